@@ -1,0 +1,83 @@
+//! `fiche append`
+
+use std::path::{Path, PathBuf};
+
+use fiche::ReadAt;
+use fiche::archive::{Options, Packed};
+use fiche::codec::Codec;
+use serde_json::json;
+
+use crate::input::{self, Blocks};
+use crate::pack;
+use crate::sizes::show;
+use crate::ui::{self, Failed};
+
+/// Add files, folders or a stream to an archive
+///
+/// The archive is valid at every moment: interrupted, it is what it was. Names that
+/// it has already are refused, but folders may be added to.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The archive to add to
+    file: PathBuf,
+    /// Files and folders, or - for standard input
+    #[arg(required = true)]
+    input: Vec<PathBuf>,
+    #[command(flatten)]
+    blocks: Blocks,
+    /// Print what was added as JSON
+    #[arg(long)]
+    json: bool,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+pub fn run(args: Args) -> Result<(), Failed> {
+    // What was not asked for is as the archive has it.
+    let before = input::open(&args.file)?;
+    let info = before.info().map_err(|e| Failed::at(&args.file, e))?;
+    let mut like = Options::default();
+    if let Ok(codec) = info.method.parse::<Codec>() {
+        like = like.codec(codec).level(info.level);
+    }
+    if info.block_bytes > 0 {
+        like = like.block_len(usize::try_from(info.block_bytes).unwrap_or(usize::MAX));
+    }
+    let options = args.blocks.options(like);
+    let stream = args.input == [Path::new("-")];
+    let folder = match stream {
+        true => None,
+        false => Some(pack::folder(&args.input, &args.blocks.exclude, &args.file)?),
+    };
+    ui::set_left("the archive is what it was");
+    let mut packed = Packed::default();
+    let mut bytes = 0;
+    fiche::archive::append(&args.file, &options, |writer| {
+        let start = writer.offset();
+        match folder {
+            Some(folder) => packed = pack::write_folder(folder, writer, args.quiet)?,
+            None => pack::write_stream(writer, args.quiet)?,
+        }
+        bytes = writer.offset() - start;
+        Ok(())
+    })
+    .map_err(|e| Failed::at(&args.file, e))?;
+    let after = input::open(&args.file)?.info().map_err(|e| Failed::at(&args.file, e))?;
+    let grown = after.stored_bytes - info.stored_bytes;
+    if args.json {
+        let report = json!({
+            "file": args.file.to_string_lossy(),
+            "records": packed.records,
+            "logical_bytes": before.len() + bytes,
+            "added_bytes": bytes,
+            "stored_bytes": after.stored_bytes,
+            "equal_files": packed.equal_files,
+        });
+        ui::print(format!("{report:#}\n").as_bytes())?;
+    } else if !args.quiet {
+        let (file, records) = (args.file.display(), packed.records);
+        eprintln!("{file}: {records} records, {} added as {}", show(bytes), show(grown));
+    }
+    Ok(())
+}

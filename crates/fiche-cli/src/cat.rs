@@ -1,0 +1,222 @@
+//! `fiche cat`
+
+use std::io::Write;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use fiche::archive::{Reader, Record};
+use fiche::{Error, ReadAt};
+
+use crate::input::{self, Threads};
+use crate::output::Output;
+use crate::sizes::{self, Part};
+use crate::ui::{Failed, check_stop};
+
+/// Write any pieces of an archive to standard output
+///
+/// Without a range or a record it writes all the content. With records, ranges are
+/// ranges of each of them.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  fiche cat logs.fiche --range 1M+16K --range 5G+100\n  \
+fiche cat src.fiche --record src/main.rs\n  fiche cat src.fiche --record '#17' --range ..100")]
+pub struct Args {
+    /// The archive
+    file: PathBuf,
+    /// START+LENGTH, START..END or START..; may be given often
+    #[arg(long, short, value_name = "RANGE", value_parser = sizes::parse_part)]
+    range: Vec<Part>,
+    /// A record by name, or #N by number (##... for a name that starts with #); may be given often
+    #[arg(long, short = 'R', value_name = "NAME|#N")]
+    record: Vec<String>,
+    /// Write to this file instead of standard output
+    #[arg(long, short, value_name = "FILE", default_value = "-")]
+    output: PathBuf,
+    /// Replace a file that is there already
+    #[arg(long, short)]
+    force: bool,
+    /// Go on after damage: what is lost is written as zeros, and listed on standard error
+    #[arg(long)]
+    keep_going: bool,
+    #[command(flatten)]
+    threads: Threads,
+}
+
+/// Many small ranges are read together, up to this many bytes.
+const BATCH: u64 = 8 << 20;
+
+pub fn run(args: Args) -> Result<(), Failed> {
+    let at = |error| Failed::at(&args.file, error);
+    let source = input::source(&args.file)?;
+    let reader = match args.keep_going {
+        false => Reader::open(source).map_err(at)?,
+        true => {
+            let (reader, recovered) = Reader::recover(source).map_err(at)?;
+            if recovered.cut {
+                let end = reader.len();
+                let file = args.file.display();
+                eprintln!("fiche: {file}: was cut: what came behind byte {end} of the content is lost");
+            }
+            reader
+        }
+    };
+    let pieces = pieces(&args, &reader).map_err(at)?;
+    let mut output = Output::create(&args.output, args.force)?;
+    let mut lost = 0;
+    if args.keep_going {
+        lost = keep_going(&args, &reader, &pieces, &mut output)?;
+    } else {
+        copy(&reader, &pieces, args.threads.count(), &mut output).map_err(|error| match error {
+            // What could not be written is no fault of the archive's.
+            Error::Io(error) => Failed::io(output.path(), error),
+            error => at(error),
+        })?;
+    }
+    output.finish()?;
+    match lost {
+        0 => Ok(()),
+        _ => Err(Failed::said(Error::Corrupt { what: "content", at: fiche::Place::Pos(0) })),
+    }
+}
+
+/// The record that `#N` or a name stands for.
+fn record(reader: &Reader, name: &str) -> fiche::Result<Record> {
+    match name.strip_prefix('#') {
+        Some(rest) if rest.starts_with('#') => reader.record(rest),
+        Some(digits) => match digits.parse() {
+            Ok(number) => reader.record_at(number),
+            Err(_) => reader.record(name),
+        },
+        None => reader.record(name),
+    }
+}
+
+/// A range of the content, or of a sparse record.
+enum Piece {
+    Content(Range<u64>),
+    Sparse(Record, Range<u64>),
+}
+
+impl Piece {
+    fn range(&self) -> Range<u64> {
+        match self {
+            Piece::Content(range) | Piece::Sparse(_, range) => range.clone(),
+        }
+    }
+}
+
+/// All that is to be written, checked before anything is.
+fn pieces(args: &Args, reader: &Reader) -> fiche::Result<Vec<Piece>> {
+    let ranges = |len: u64| -> fiche::Result<Vec<Range<u64>>> {
+        let ranges = match args.range.is_empty() {
+            true => vec![0..len],
+            false => args.range.iter().map(|part| part.of(len)).collect(),
+        };
+        match ranges.iter().find(|range| range.end > len) {
+            Some(range) => Err(Error::OutOfBounds { range: range.clone(), len }),
+            None => Ok(ranges),
+        }
+    };
+    if args.record.is_empty() {
+        return Ok(ranges(reader.len())?.into_iter().map(Piece::Content).collect());
+    }
+    let mut pieces = Vec::new();
+    for name in &args.record {
+        let record = record(reader, name)?;
+        let start = record.entry().range.start;
+        for range in ranges(record.len())? {
+            pieces.push(match record.entry().extents {
+                Some(_) => Piece::Sparse(record.clone(), range),
+                None => Piece::Content(start + range.start..start + range.end),
+            });
+        }
+    }
+    Ok(pieces)
+}
+
+fn copy(reader: &Reader, pieces: &[Piece], threads: usize, out: &mut Output) -> fiche::Result<()> {
+    let mut rest = pieces;
+    while let Some(piece) = rest.first() {
+        check_stop()?;
+        let range = piece.range();
+        match piece {
+            Piece::Sparse(record, _) => {
+                let mut buf = Vec::new();
+                let mut offset = range.start;
+                while offset < range.end {
+                    buf.resize(BATCH.min(range.end - offset) as usize, 0);
+                    record.read_at(offset, &mut buf)?;
+                    out.write_all(&buf)?;
+                    offset += buf.len() as u64;
+                }
+                rest = &rest[1..];
+            }
+            Piece::Content(_) if range.end - range.start > BATCH => {
+                reader.stream(range, threads)?.copy_to(out)?;
+                rest = &rest[1..];
+            }
+            Piece::Content(_) => rest = copy_batch(reader, rest, out)?,
+        }
+    }
+    Ok(())
+}
+
+/// Reads as many pieces together as fit a batch; returns those that are left.
+fn copy_batch<'a>(
+    reader: &Reader,
+    pieces: &'a [Piece],
+    out: &mut Output,
+) -> fiche::Result<&'a [Piece]> {
+    let mut sum = 0;
+    let fits = pieces.iter().take_while(|piece| {
+        sum += piece.range().end - piece.range().start;
+        matches!(piece, Piece::Content(_)) && sum <= BATCH
+    });
+    let (batch, later) = pieces.split_at(fits.count().max(1));
+    let len = |piece: &Piece| (piece.range().end - piece.range().start) as usize;
+    let mut bufs: Vec<Vec<u8>> = batch.iter().map(|piece| vec![0; len(piece)]).collect();
+    let mut reads: Vec<(u64, &mut [u8])> = batch
+        .iter()
+        .zip(&mut bufs)
+        .map(|(piece, buf)| (piece.range().start, buf.as_mut_slice()))
+        .collect();
+    reader.read_many_at(&mut reads).into_iter().collect::<fiche::Result<()>>()?;
+    bufs.iter().try_for_each(|buf| out.write_all(buf))?;
+    Ok(later)
+}
+
+/// Writes all pieces, zeros where content is lost; returns how many bytes are.
+fn keep_going(
+    args: &Args,
+    reader: &Reader,
+    pieces: &[Piece],
+    out: &mut Output,
+) -> Result<u64, Failed> {
+    const STEP: u64 = 64 << 10;
+    let (mut lost_bytes, mut buf) = (0, Vec::new());
+    for piece in pieces {
+        let range = piece.range();
+        let mut lost: Vec<Range<u64>> = Vec::new();
+        let mut offset = range.start;
+        while offset < range.end {
+            check_stop()?;
+            buf.resize(STEP.min(range.end - offset) as usize, 0);
+            let gaps = match piece {
+                Piece::Content(_) => reader.read_what_is_left(offset, &mut buf),
+                Piece::Sparse(record, _) => record.read_what_is_left(offset, &mut buf),
+            };
+            for gap in gaps.map_err(|e| Failed::at(&args.file, e))? {
+                match lost.last_mut().filter(|last| last.end == gap.start) {
+                    Some(last) => last.end = gap.end,
+                    None => lost.push(gap),
+                }
+            }
+            out.write_all(&buf).map_err(|e| Failed::io(out.path(), e))?;
+            offset += buf.len() as u64;
+        }
+        for gap in lost {
+            eprintln!("fiche: {}: lost: bytes {} to {}", args.file.display(), gap.start, gap.end);
+            lost_bytes += gap.end - gap.start;
+        }
+    }
+    Ok(lost_bytes)
+}

@@ -1,0 +1,64 @@
+//! `fiche info`
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::input;
+use crate::sizes::show;
+use crate::ui::{self, Failed};
+
+/// Say what an archive is made of
+#[derive(clap::Args)]
+pub struct Args {
+    /// The archive
+    file: PathBuf,
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: Args) -> Result<(), Failed> {
+    let reader = input::open(&args.file)?;
+    let info = reader.info().map_err(|e| Failed::at(&args.file, e))?;
+    let ratio = 100.0 * info.stored_bytes as f64 / info.logical_bytes.max(1) as f64;
+    if args.json {
+        let report = json!({
+            "kind": "archive",
+            "method": info.method,
+            "level": info.level,
+            "block_bytes": info.block_bytes,
+            "logical_bytes": info.logical_bytes,
+            "stored_bytes": info.stored_bytes,
+            "compressed_bytes": info.compressed_bytes,
+            "blocks": info.blocks,
+            "chapters": info.chapters,
+            "dictionary_bytes": 0,
+            "model_bytes": 0,
+            "index_bytes": info.index_bytes,
+            "checksum_bytes": info.checksum_bytes,
+            "record_bytes": info.record_bytes,
+            "superseded_bytes": info.superseded_bytes,
+            "records": info.records,
+            "content_crc64": format!("{:016x}", info.content_checksum),
+            "writer": info.writer,
+        });
+        return ui::print(format!("{report:#}\n").as_bytes());
+    }
+    let bits = info.index_bytes as f64 * 8.0 / info.blocks.max(1) as f64;
+    let rows = [
+        ("kind", "archive".to_owned()),
+        ("method", format!("{} {}, blocks of {}", info.method, info.level, show(info.block_bytes))),
+        ("content", format!("{} bytes ({})", info.logical_bytes, show(info.logical_bytes))),
+        ("file", format!("{} bytes ({}), {ratio:.2} %", info.stored_bytes, show(info.stored_bytes))),
+        ("blocks", format!("{} in {} chapters, {} bytes", info.blocks, info.chapters, info.compressed_bytes)),
+        ("index", format!("{} bytes, {bits:.1} bits a block", info.index_bytes)),
+        ("checksums", format!("{} bytes", info.checksum_bytes)),
+        ("records", format!("{}, {} bytes", info.records, info.record_bytes)),
+        ("superseded", format!("{} bytes", info.superseded_bytes)),
+        ("CRC-64", format!("{:016x}", info.content_checksum)),
+        ("writer", info.writer.clone()),
+    ];
+    let text: String = rows.iter().map(|(key, value)| format!("{key:<11} {value}\n")).collect();
+    ui::print(text.as_bytes())
+}

@@ -1,0 +1,90 @@
+//! Opening archives, and the options that several verbs share.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::Args;
+use fiche::archive::{Options, Reader};
+use fiche::codec::Codec;
+use fiche::{FileSource, ReadAt};
+
+use crate::sizes;
+use crate::ui::Failed;
+
+/// The file as a source.
+pub fn source(path: &Path) -> Result<Arc<dyn ReadAt>, Failed> {
+    Ok(Arc::new(FileSource::open(path).map_err(|e| Failed::at(path, e))?))
+}
+
+/// The archive in this file.
+pub fn open(path: &Path) -> Result<Reader, Failed> {
+    Reader::open(source(path)?).map_err(|e| Failed::at(path, e))
+}
+
+/// How blocks are made.
+#[derive(Args)]
+pub struct Blocks {
+    /// How blocks are compressed: copy, lz4, zlib, zstd, lzma or bzip2
+    #[arg(long, short, value_name = "METHOD")]
+    pub method: Option<Codec>,
+    /// Level of the method, from fast to small: lz4 and zlib 1 to 12, zstd -7 to 22, lzma 0 to 9,
+    /// bzip2 1 to 9
+    #[arg(long, short, allow_negative_numbers = true, value_name = "N")]
+    pub level: Option<i32>,
+    /// Length of a block, 1K to 16M: what a read decodes at least
+    #[arg(long, short, value_name = "SIZE", value_parser = sizes::parse)]
+    pub block: Option<u64>,
+    /// Let blocks end where records end
+    #[arg(long, value_name = "WHAT", default_value = "none")]
+    pub align: Align,
+    /// Leave out what matches: a name, or with a slash a path in the archive. May be given often
+    #[arg(long, value_name = "GLOB")]
+    pub exclude: Vec<String>,
+    #[command(flatten)]
+    pub threads: Threads,
+}
+
+/// What blocks are aligned to.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Align {
+    /// Blocks have one length
+    None,
+    /// Blocks hold whole records, as many as reach the block length
+    Records,
+}
+
+impl Blocks {
+    /// The library's options; what was not asked for is as in `like`.
+    pub fn options(&self, like: Options) -> Options {
+        let mut options = like;
+        if let Some(method) = self.method {
+            options = options.codec(method).level(method.default_level());
+        }
+        if let Some(level) = self.level {
+            options = options.level(level);
+        }
+        if let Some(block) = self.block {
+            options = options.block_len(usize::try_from(block).unwrap_or(usize::MAX));
+        }
+        if self.align == Align::Records {
+            options = options.align_records(true);
+        }
+        options.threads(self.threads.count())
+    }
+}
+
+/// How many threads work.
+#[derive(Args)]
+pub struct Threads {
+    /// Threads that compress or decode; as many as there are cores by default
+    #[arg(long, short = 'T', value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+}
+
+impl Threads {
+    /// The number asked for, or of cores.
+    pub fn count(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
+        self.threads.map_or_else(cores, usize::from)
+    }
+}

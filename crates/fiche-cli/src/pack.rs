@@ -1,0 +1,157 @@
+//! `fiche pack`
+
+use std::io::{IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use fiche::archive::{Folder, Options, Packed, Writer};
+use serde_json::json;
+
+use crate::input::Blocks;
+use crate::output::Output;
+use crate::sizes::show;
+use crate::ui::{self, Failed, Progress};
+
+/// Pack files, folders or a stream into an archive
+#[derive(clap::Args)]
+#[command(after_help = "Each input is kept under its last name: `fiche pack /data/logs` gives \
+records logs/.... A symbolic link, pipe or device given here stands for what it leads to; below \
+a folder, links stay links.\n\nExamples:\n  fiche pack src -o src.fiche --exclude '*.o'\n  \
+pg_dump db | fiche pack - -o db.fiche --method zstd --level 19 --block 64K")]
+pub struct Args {
+    /// Files and folders, or - for standard input
+    #[arg(required = true)]
+    input: Vec<PathBuf>,
+    /// The archive to write, or - for standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    #[command(flatten)]
+    blocks: Blocks,
+    /// Replace an archive that is there already
+    #[arg(long, short)]
+    force: bool,
+    /// Print what was packed as JSON
+    #[arg(long)]
+    json: bool,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+pub fn run(args: Args) -> Result<(), Failed> {
+    let start = Instant::now();
+    let options = args.blocks.options(Options::default());
+    let stream = args.input == [Path::new("-")];
+    let folder = if stream { None } else { Some(folder(&args.input, &args.blocks.exclude, &args.output)?) };
+    let output = Output::create(&args.output, args.force)?;
+    if output.is_terminal() {
+        return Err(Failed::usage("compressed bytes are not for a terminal: name a file with -o"));
+    }
+    let name = output.path().to_owned();
+    let at = |error| Failed::at(&name, error);
+    // An error here is of writing the output or of reading an input, which names its path.
+    let mut writer = Writer::new(output, options)?;
+    let mut packed = match folder {
+        Some(folder) => write_folder(folder, &mut writer, args.quiet)?,
+        None => {
+            write_stream(&mut writer, args.quiet)?;
+            Packed::default()
+        }
+    };
+    let len = writer.offset();
+    if stream {
+        packed.bytes = len;
+    }
+    let mut output = writer.finish().map_err(at)?;
+    output.flush().map_err(|e| Failed::io(&name, e))?;
+    output.finish()?;
+    let stored = std::fs::metadata(&args.output).map_or(0, |meta| meta.len());
+    summary(&args, &packed, len, stored, start)
+}
+
+/// Looks at all inputs.
+pub fn folder(input: &[PathBuf], exclude: &[String], output: &Path) -> Result<Folder, Failed> {
+    if input.iter().any(|path| path == Path::new("-")) {
+        return Err(Failed::usage("standard input is packed alone, without other inputs"));
+    }
+    let mut folder = Folder::new(exclude)?;
+    folder.skip(output);
+    for path in input {
+        folder.add(path)?;
+        ui::check_stop()?;
+    }
+    Ok(folder)
+}
+
+/// Writes all inputs, with a progress bar.
+pub fn write_folder<W: Write>(
+    folder: Folder,
+    writer: &mut Writer<W>,
+    quiet: bool,
+) -> Result<Packed, fiche::Error> {
+    let progress = Progress::new("packing", Some(folder.bytes()), quiet);
+    let packed = folder.write_to(writer, &mut |bytes| progress.add(bytes))?;
+    progress.done();
+    for path in &packed.sockets {
+        eprintln!("fiche: {}: a socket, which is not kept", path.display());
+    }
+    Ok(packed)
+}
+
+/// Writes standard input, which is one stream without records.
+pub fn write_stream<W: Write>(writer: &mut Writer<W>, quiet: bool) -> Result<(), fiche::Error> {
+    let mut input = std::io::stdin().lock();
+    if input.is_terminal() {
+        let what = "standard input is a terminal: give it a file or a pipe".into();
+        return Err(fiche::Error::Invalid { what });
+    }
+    let progress = Progress::new("packing", None, quiet);
+    let mut buf = vec![0; 256 << 10];
+    loop {
+        let len = match input.read(&mut buf) {
+            Ok(0) => break,
+            Ok(len) => len,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error.into()),
+        };
+        writer.write_all(&buf[..len])?;
+        progress.add(len as u64)?;
+    }
+    Ok(())
+}
+
+fn summary(args: &Args, packed: &Packed, len: u64, stored: u64, start: Instant) -> Result<(), Failed> {
+    let seconds = start.elapsed().as_secs_f64();
+    let report = json!({
+        "output": args.output.to_string_lossy(),
+        "records": packed.records,
+        "input_bytes": packed.bytes,
+        "logical_bytes": len,
+        "stored_bytes": stored,
+        "equal_files": packed.equal_files,
+        "equal_bytes": packed.equal_bytes,
+        "seconds": seconds,
+    });
+    if args.output == Path::new("-") {
+        return Ok(());
+    }
+    if args.json {
+        return ui::print(format!("{report:#}\n").as_bytes());
+    }
+    if !args.quiet {
+        let ratio = 100.0 * stored as f64 / packed.bytes.max(1) as f64;
+        let rate = packed.bytes as f64 / seconds.max(1e-9) / 1e6;
+        eprintln!(
+            "{}: {} records, {} -> {} ({ratio:.2} %), {rate:.0} MB/s",
+            args.output.display(),
+            packed.records,
+            show(packed.bytes),
+            show(stored),
+        );
+        if packed.equal_files > 0 {
+            let (files, bytes) = (packed.equal_files, show(packed.equal_bytes));
+            eprintln!("{files} files of {bytes} equal others and were stored once");
+        }
+    }
+    Ok(())
+}

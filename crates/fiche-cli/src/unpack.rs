@@ -1,0 +1,152 @@
+//! `fiche unpack`
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use fiche::archive::{Reader, Restore};
+use fiche::{Error, Place, ReadAt};
+
+use crate::input::{self, Threads};
+use crate::output::Output;
+use crate::sizes::show;
+use crate::ui::{self, Failed, Progress, one_line};
+
+/// Bring packed files back
+///
+/// Files are written below the current folder, or the one that -o names, and nowhere
+/// else. An archive of a stream, which has no records, is written to the file that -o
+/// names, or to standard output by `-o -`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The archive
+    file: PathBuf,
+    /// Only these records, and what is below those that are folders
+    path: Vec<String>,
+    /// Where to: a folder, or for a stream a file; - writes all content to standard output
+    #[arg(long, short, value_name = "DIR|FILE")]
+    output: Option<PathBuf>,
+    /// Replace files that are there already
+    #[arg(long, short)]
+    force: bool,
+    /// Go on after damage: restore all that is whole, write damaged files as NAME.damaged with
+    /// zeros for what is lost, and list the losses
+    #[arg(long)]
+    keep_going: bool,
+    #[command(flatten)]
+    threads: Threads,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+pub fn run(args: Args) -> Result<(), Failed> {
+    let at = |error| Failed::at(&args.file, error);
+    let source = input::source(&args.file)?;
+    let mut damaged = false;
+    let reader = match args.keep_going {
+        false => Reader::open(source).map_err(at)?,
+        true => {
+            let (reader, recovered) = Reader::recover(source).map_err(at)?;
+            let file = args.file.display();
+            damaged = !recovered.is_whole();
+            if recovered.cut {
+                let end = reader.len();
+                eprintln!("fiche: {file}: was cut: what came behind byte {end} of the content is lost");
+            }
+            if recovered.records_lost > 0 {
+                let lost = recovered.records_lost;
+                eprintln!("fiche: {file}: lost: {lost} records with their names");
+            }
+            for gap in &recovered.lost {
+                eprintln!("fiche: {file}: lost: bytes {} to {} of the content", gap.start, gap.end);
+            }
+            for number in &recovered.incomplete {
+                eprintln!("fiche: {file}: lost: the end of record #{number}");
+            }
+            reader
+        }
+    };
+    let to_stdout = args.output.as_deref() == Some(Path::new("-"));
+    if to_stdout || (reader.records() == 0 && args.path.is_empty()) {
+        return stream(&args, &reader, damaged);
+    }
+    let target = args.output.clone().unwrap_or_else(|| PathBuf::from("."));
+    ui::set_left("files that were restored whole are there");
+    let progress = Progress::new("unpacking", Some(reader.len()), args.quiet);
+    let restored = Restore::new(&target)
+        .only(args.path.iter().map(String::as_str))
+        .overwrite(args.force)
+        .keep_going(args.keep_going)
+        .threads(args.threads.count())
+        .run(&reader, &mut |bytes| progress.add(bytes))
+        .map_err(|error| match error {
+            // These are about what is written, and name it.
+            Error::Io(error) => Error::Io(error).into(),
+            error => at(error),
+        })?;
+    progress.done();
+    for failure in &restored.failed {
+        let name = one_line(failure.name.as_bytes());
+        eprintln!("fiche: {name}: {}", failure.error);
+        for gap in &failure.lost {
+            eprintln!("fiche: {name}: lost: bytes {} to {}", gap.start, gap.end);
+        }
+    }
+    if !args.quiet {
+        let (records, bytes) = (restored.records, show(restored.bytes));
+        eprintln!("{}: {records} records, {bytes} to {}", args.file.display(), target.display());
+    }
+    match damaged || !restored.failed.is_empty() {
+        true => Err(Failed::said(Error::Corrupt { what: "archive", at: Place::Pos(0) })),
+        false => Ok(()),
+    }
+}
+
+/// Bytes that are read at a time when some may be damaged.
+const STEP: u64 = 1 << 20;
+
+/// The content as one file.
+fn stream(args: &Args, reader: &Reader, mut damaged: bool) -> Result<(), Failed> {
+    let Some(path) = &args.output else {
+        return Err(Failed::usage("this archive holds a stream: name a file for it with -o, or -o -"));
+    };
+    if !args.path.is_empty() {
+        return Err(Failed::usage("-o - writes all the content; fiche cat --record writes one record"));
+    }
+    let at = |error| Failed::at(&args.file, error);
+    let mut output = Output::create(path, args.force)?;
+    let progress = Progress::new("unpacking", Some(reader.len()), args.quiet);
+    if args.keep_going {
+        let mut buf = Vec::new();
+        let mut offset = 0;
+        while offset < reader.len() {
+            buf.resize(STEP.min(reader.len() - offset) as usize, 0);
+            for gap in reader.read_what_is_left(offset, &mut buf).map_err(at)? {
+                damaged = true;
+                let file = args.file.display();
+                eprintln!("fiche: {file}: lost: bytes {} to {} of the content", gap.start, gap.end);
+            }
+            output.write_all(&buf).map_err(|e| Failed::io(output.path(), e))?;
+            progress.add(buf.len() as u64)?;
+            offset += buf.len() as u64;
+        }
+    } else {
+        let mut stream = reader.stream(0..reader.len(), args.threads.count()).map_err(at)?;
+        while let Some(piece) = stream.next() {
+            let (_, bytes) = piece.map_err(at)?;
+            output.write_all(&bytes).map_err(|e| Failed::io(output.path(), e))?;
+            progress.add(bytes.len() as u64)?;
+            stream.recycle(bytes);
+        }
+    }
+    progress.done();
+    if damaged {
+        // What is not whole does not get the name that was asked for.
+        output.call_damaged();
+    }
+    output.finish()?;
+    match damaged {
+        true => Err(Failed::said(Error::Corrupt { what: "content", at: Place::Pos(0) })),
+        false => Ok(()),
+    }
+}

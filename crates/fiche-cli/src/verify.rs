@@ -1,0 +1,120 @@
+//! `fiche verify`
+
+use std::path::PathBuf;
+
+use fiche::archive::Reader;
+use fiche::{Error, Place, ReadAt};
+use serde_json::json;
+
+use crate::input::{self, Threads};
+use crate::sizes::show;
+use crate::ui::{self, Failed, Progress, one_line};
+
+/// Read everything, check every checksum, and say what is damaged
+#[derive(clap::Args)]
+pub struct Args {
+    /// The archives
+    #[arg(required = true)]
+    file: Vec<PathBuf>,
+    #[command(flatten)]
+    threads: Threads,
+    /// Print the findings as JSON, one object a line
+    #[arg(long)]
+    json: bool,
+    /// Print nothing but damage
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+pub fn run(args: Args) -> Result<(), Failed> {
+    let mut first = None;
+    for file in &args.file {
+        let result = verify(&args, file);
+        if let Err(failed) = result {
+            match failed.is_damage() {
+                true => drop(first.get_or_insert(failed)),
+                false => return Err(failed),
+            }
+        }
+    }
+    first.map_or(Ok(()), Err)
+}
+
+fn verify(args: &Args, file: &PathBuf) -> Result<(), Failed> {
+    let name = file.display();
+    let source = input::source(file)?;
+    let reader = match Reader::open(source.clone()) {
+        Ok(reader) => reader,
+        Err(error) => {
+            let damage = matches!(error, Error::Corrupt { .. });
+            if damage && args.json {
+                let what = json!({"file": name.to_string(), "damage": [{"what": error.to_string()}]});
+                ui::print(format!("{what}\n").as_bytes())?;
+            }
+            if damage {
+                eprintln!("fiche: {name}: {error}");
+                hint(file, source);
+                return Err(Failed::said(error));
+            }
+            return Err(Failed::at(file, error));
+        }
+    };
+    let progress = Progress::new("verifying", Some(reader.len()), args.quiet);
+    let report = reader
+        .verify(args.threads.count(), &mut |bytes| progress.add(bytes))
+        .map_err(|e| Failed::at(file, e))?;
+    progress.done();
+    if args.json {
+        let damage: Vec<_> = report
+            .damage
+            .iter()
+            .map(|d| json!({
+                "what": d.error.to_string(),
+                "content": d.content.as_ref().map(|range| [range.start, range.end]),
+            }))
+            .collect();
+        let records: Vec<_> =
+            report.records.iter().map(|(number, name)| json!({"number": number, "name": name})).collect();
+        let line = json!({
+            "file": name.to_string(),
+            "blocks": report.blocks,
+            "bytes": report.bytes,
+            "damage": damage,
+            "records": records,
+            "cut_off_append": report.cut_off_append,
+        });
+        ui::print(format!("{line}\n").as_bytes())?;
+    }
+    if let Some(end) = report.cut_off_append
+        && !args.quiet
+    {
+        eprintln!("fiche: {name}: what lies behind byte {end} is of an append that did not end; the archive is what it was before");
+    }
+    for damage in &report.damage {
+        let content = match &damage.content {
+            Some(range) => format!(": bytes {} to {} of the content are lost", range.start, range.end),
+            None => String::new(),
+        };
+        eprintln!("fiche: {name}: {}{content}", damage.error);
+    }
+    for (number, record) in &report.records {
+        eprintln!("fiche: {name}: hit: #{number} {}", one_line(record.as_bytes()));
+    }
+    match report.damage.is_empty() {
+        true => {
+            if !args.quiet && !args.json {
+                println!("{name}: all right: {} blocks, {}", report.blocks, show(report.bytes));
+            }
+            Ok(())
+        }
+        false => Err(Failed::said(Error::Corrupt { what: "archive", at: Place::Pos(0) })),
+    }
+}
+
+/// Says what can be done about an archive that does not open.
+fn hint(file: &std::path::Path, source: std::sync::Arc<dyn ReadAt>) {
+    if let Ok((reader, _)) = Reader::recover(source) {
+        let (file, left) = (file.display(), show(reader.len()));
+        eprintln!("fiche: {file}: up to {left} can be had by `fiche unpack --keep-going {file} -o DIR`");
+    }
+}

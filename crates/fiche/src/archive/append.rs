@@ -1,0 +1,75 @@
+//! Adds to an archive in place, and never leaves it worse than it was.
+
+use std::fs::{File, OpenOptions as FileOptions, TryLockError};
+use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::archive::format::Superseded;
+use crate::archive::reader::Reader;
+use crate::archive::writer::{Options, Sink, Writer};
+use crate::envelope::{GUARD_POS, SectionRef, guard};
+use crate::error::{Error, Result};
+use crate::io::{FileSource, ReadAt};
+use crate::wire::crc32c;
+
+/// Adds content and records to the archive at `path`: whatever `add` writes. The
+/// blocks that are there stay as they are; new ones may have other options.
+///
+/// The archive is valid at every moment: its length is noted in its header and made
+/// durable before anything is written behind it, and a reader that finds no whole
+/// end reads up to there. When anything fails, the file is cut back to what it was.
+/// A crash leaves the old archive, and the next append removes what is behind it.
+/// Names that are in the archive already are refused.
+///
+/// # Errors
+/// Those of opening and of `add`; [`Error::Busy`] when another process is appending
+/// to it; [`Error::Io`].
+pub fn append(
+    path: &Path,
+    options: &Options,
+    add: impl FnOnce(&mut Writer<BufWriter<File>>) -> Result<()>,
+) -> Result<()> {
+    let at = |error: std::io::Error| Error::io_at(path, error);
+    let mut file = FileOptions::new().read(true).write(true).open(path).map_err(at)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            return Err(Error::Busy { owner: "another process that is appending to it".into() });
+        }
+        Err(TryLockError::Error(error)) => return Err(at(error)),
+    }
+    let reader = Reader::open(Arc::new(FileSource::new(file.try_clone()?)?))?;
+    let (end, footer_pos) = (reader.inner().end, reader.inner().footer_at.pos);
+    file.set_len(end)?;
+    file.write_all_at(&guard(end), GUARD_POS)?;
+    file.sync_all()?;
+    let result = (|| {
+        let mut footer = reader.inner().footer.clone();
+        let mut old = vec![0; (end - footer_pos) as usize];
+        reader.inner().source.read_at(footer_pos, &mut old)?;
+        let at = SectionRef { pos: footer_pos, len: end - footer_pos };
+        footer.superseded.push(Superseded { at, checksum: crc32c(&old) });
+        file.seek(SeekFrom::Start(end))?;
+        let out = BufWriter::with_capacity(1 << 20, file.try_clone()?);
+        let mut writer = Writer::resume(Sink::new(out, end, footer), options)?;
+        writer.stand_on(reader.clone());
+        add(&mut writer)?;
+        // The trailer is what makes the new archive: all it leads to must be on
+        // the device before it, or a crash could keep the one without the other.
+        writer.finish_with(|out| {
+            out.flush()?;
+            Ok(out.get_ref().sync_all()?)
+        })?;
+        Ok(file.sync_all()?)
+    })();
+    if result.is_err() {
+        // Nothing behind the old end means anything: the guard says so until it is gone.
+        file.set_len(end)?;
+        file.sync_all()?;
+    }
+    file.write_all_at(&guard(0), GUARD_POS)?;
+    file.sync_all()?;
+    result
+}

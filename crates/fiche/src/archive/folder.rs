@@ -1,0 +1,577 @@
+//! Packs files and folders: walks them, and writes each as a record.
+
+use std::collections::HashMap;
+use std::fs::{File, Metadata};
+use std::io::{Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
+use rustix::fs::SeekFrom as Seek;
+
+use crate::archive::writer::Writer;
+use crate::error::{Error, Result};
+use crate::records::{Entry, Extents, Kind, Meta};
+use crate::wire::Digest;
+
+/// Bytes that are read at a time.
+const PIECE: usize = 256 << 10;
+/// Bytes at the start of a file that are compared before it is read as a whole
+/// to find out whether it equals another one.
+const HEAD: usize = 64 << 10;
+
+/// Files and folders to be packed, each under its own name: `a/b` as `b` and all
+/// that is below it as `b/...`; what `.` or `/` holds, without a prefix.
+///
+/// Kept of each: permissions, times, numeric owner and group, extended attributes,
+/// symbolic and hard links, holes of sparse files, empty folders, named pipes and
+/// devices; sockets are left out. Files of equal content are stored once. A path
+/// given here may be a symbolic link, a pipe or a device, and stands for what it
+/// leads to; below a folder, links are kept as links.
+///
+/// ```
+/// use fiche::archive::{Folder, Options, Reader, Writer};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # std::fs::create_dir(dir.path().join("letters")).unwrap();
+/// # std::fs::write(dir.path().join("letters/a.txt"), "dear a").unwrap();
+/// # let letters = dir.path().join("letters");
+///
+/// let mut folder = Folder::new(&["*.o", "letters/drafts"])?;
+/// folder.add(&letters)?;
+/// let mut writer = Writer::new(Vec::new(), Options::default())?;
+/// folder.write_to(&mut writer, &mut |_bytes| Ok(()))?;
+/// let reader = Reader::open(std::sync::Arc::new(writer.finish()?))?;
+/// assert!(reader.find("letters/a.txt").is_ok());
+/// # Ok::<(), fiche::Error>(())
+/// ```
+pub struct Folder {
+    exclude: Exclude,
+    found: Vec<Found>,
+    roots: Vec<PathBuf>,
+    skip: Vec<(u64, u64)>,
+    sockets: Vec<PathBuf>,
+}
+
+/// What was packed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Packed {
+    /// Records written.
+    pub records: u64,
+    /// Bytes that these records read as, holes and repeated content included.
+    pub bytes: u64,
+    /// Files whose content was there already, and its bytes.
+    pub equal_files: u64,
+    /// See `equal_files`.
+    pub equal_bytes: u64,
+    /// Sockets, which are not kept.
+    pub sockets: Vec<PathBuf>,
+}
+
+/// A file as it was found; its path is that of its root and the end of its name.
+struct Found {
+    root: usize,
+    /// How many bytes of the name stand for the root.
+    prefix: usize,
+    name: Vec<u8>,
+    stat: Stat,
+}
+
+/// What is needed of `Metadata`, which is several times as large.
+struct Stat {
+    mode: u32,
+    user: u32,
+    group: u32,
+    modified: (i64, u32),
+    len: u64,
+    device: u64,
+    inode: u64,
+    links: u64,
+    special: u64,
+    blocks: u64,
+}
+
+impl Stat {
+    fn of(meta: &Metadata) -> Stat {
+        Stat {
+            mode: meta.mode(),
+            user: meta.uid(),
+            group: meta.gid(),
+            modified: (meta.mtime(), meta.mtime_nsec() as u32),
+            len: meta.len(),
+            device: meta.dev(),
+            inode: meta.ino(),
+            links: meta.nlink(),
+            special: meta.rdev(),
+            blocks: meta.blocks(),
+        }
+    }
+
+    fn is_file(&self) -> bool {
+        self.mode & 0o170_000 == 0o100_000
+    }
+}
+
+/// Patterns of what is left out. One without a slash is held against the name of
+/// every file and folder; one with a slash against the whole path in the archive.
+struct Exclude {
+    names: GlobSet,
+    paths: GlobSet,
+}
+
+impl Exclude {
+    fn new(patterns: &[impl AsRef<str>]) -> Result<Exclude> {
+        let (mut names, mut paths) = (GlobSetBuilder::new(), GlobSetBuilder::new());
+        for pattern in patterns {
+            let pattern = pattern.as_ref().trim_end_matches('/');
+            let glob: Glob = GlobBuilder::new(pattern.trim_start_matches('/'))
+                .literal_separator(true)
+                .build()
+                .map_err(|e| Error::invalid(format!("pattern {pattern:?}: {}", e.kind())))?;
+            if pattern.contains('/') { paths.add(glob) } else { names.add(glob) };
+        }
+        let build = |set: GlobSetBuilder| set.build().map_err(|e| Error::invalid(e.to_string()));
+        Ok(Exclude { names: build(names)?, paths: build(paths)? })
+    }
+
+    fn covers(&self, name: &[u8]) -> bool {
+        let path = Path::new(std::ffi::OsStr::from_bytes(name));
+        self.paths.is_match(path) || path.file_name().is_some_and(|name| self.names.is_match(name))
+    }
+}
+
+/// Content that was packed, for files that may equal it.
+struct Seen {
+    head: Digest,
+    whole: Digest,
+    range: std::ops::Range<u64>,
+    extents: Option<Extents>,
+}
+
+impl Folder {
+    /// Nothing yet; `exclude` are glob patterns of what is left out. A pattern
+    /// without a slash is held against every name, one with a slash against the
+    /// path in the archive; what is below a folder that is left out is left out.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when a pattern is none.
+    pub fn new(exclude: &[impl AsRef<str>]) -> Result<Folder> {
+        Ok(Folder {
+            exclude: Exclude::new(exclude)?,
+            found: Vec::new(),
+            roots: Vec::new(),
+            skip: Vec::new(),
+            sockets: Vec::new(),
+        })
+    }
+
+    /// Leaves this very file out wherever it is met: for the archive itself.
+    pub fn skip(&mut self, path: &Path) {
+        self.skip.extend(std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino())));
+    }
+
+    /// Takes a file, or a folder and all that is below it. Looks at every file but
+    /// opens none; about 200 bytes of memory and its name each.
+    ///
+    /// # Errors
+    /// [`Error::Io`] with the path that cannot be looked at.
+    pub fn add(&mut self, path: &Path) -> Result<()> {
+        let meta = std::fs::metadata(path).map_err(|e| Error::io_at(path, e))?;
+        // `..` has a name only once it is resolved.
+        let name = match path.file_name() {
+            Some(name) => name.to_owned(),
+            None if path.components().all(|c| c == std::path::Component::CurDir) => Default::default(),
+            None => {
+                let whole = path.canonicalize().map_err(|e| Error::io_at(path, e))?;
+                whole.file_name().unwrap_or_default().to_owned()
+            }
+        };
+        let root = self.roots.len();
+        self.roots.push(path.to_owned());
+        let name = name.into_vec();
+        let prefix = name.len();
+        if meta.is_dir() {
+            self.walk(root, name, &meta)?;
+        } else if !self.leave_out(&name, &meta) {
+            self.found.push(Found { root, prefix, name, stat: Stat::of(&meta) });
+        }
+        Ok(())
+    }
+
+    fn leave_out(&self, name: &[u8], meta: &Metadata) -> bool {
+        self.skip.contains(&(meta.dev(), meta.ino())) || self.exclude.covers(name)
+    }
+
+    fn walk(&mut self, root: usize, name: Vec<u8>, meta: &Metadata) -> Result<()> {
+        let prefix = name.len();
+        if !name.is_empty() {
+            if self.leave_out(&name, meta) {
+                return Ok(());
+            }
+            self.found.push(Found { root, prefix, name: name.clone(), stat: Stat::of(meta) });
+        }
+        let mut folders = vec![name];
+        while let Some(folder) = folders.pop() {
+            let path = self.path_of(root, prefix, &folder);
+            let list = std::fs::read_dir(&path).map_err(|e| Error::io_at(&path, e))?;
+            for item in list {
+                let item = item.map_err(|e| Error::io_at(&path, e))?;
+                let mut name = folder.clone();
+                if !name.is_empty() {
+                    name.push(b'/');
+                }
+                name.extend_from_slice(item.file_name().as_bytes());
+                let meta = item.metadata().map_err(|e| Error::io_at(&item.path(), e))?;
+                if self.leave_out(&name, &meta) {
+                    continue;
+                }
+                if meta.file_type().is_socket() {
+                    self.sockets.push(item.path());
+                    continue;
+                }
+                if meta.is_dir() {
+                    folders.push(name.clone());
+                }
+                self.found.push(Found { root, prefix, name, stat: Stat::of(&meta) });
+            }
+        }
+        Ok(())
+    }
+
+    fn path_of(&self, root: usize, prefix: usize, name: &[u8]) -> PathBuf {
+        let rest = &name[prefix..];
+        let rest = rest.strip_prefix(b"/").unwrap_or(rest);
+        match rest.is_empty() {
+            true => self.roots[root].clone(),
+            false => self.roots[root].join(std::ffi::OsStr::from_bytes(rest)),
+        }
+    }
+
+    /// How many records there will be.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    /// True when there is nothing to pack.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// How many bytes the files have, as far as they say.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.found.iter().filter(|f| f.stat.is_file()).map(|f| f.stat.len).sum()
+    }
+
+    /// Writes all of it, in the order of the names. `progress` is told bytes as they
+    /// are read, and may stop it with an error. When adding to an archive, a
+    /// folder that is in it already is passed over.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when two files would have one name; [`Error::Io`] with the
+    /// path of what cannot be read or changed while it was read.
+    pub fn write_to<W: Write>(
+        mut self,
+        writer: &mut Writer<W>,
+        progress: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<Packed> {
+        self.found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        if let Some(pair) = self.found.windows(2).find(|pair| pair[0].name == pair[1].name) {
+            let [a, b] = [&pair[0], &pair[1]].map(|f| self.path_of(f.root, f.prefix, &f.name));
+            let name = String::from_utf8_lossy(&pair[0].name).into_owned();
+            let (a, b) = (a.display(), b.display());
+            return Err(Error::invalid(format!("{a} and {b} would both be called {name:?}")));
+        }
+        let mut sizes: HashMap<u64, u32> = HashMap::new();
+        for file in self.found.iter().filter(|f| f.stat.is_file() && f.stat.len > 0) {
+            *sizes.entry(file.stat.len).or_default() += 1;
+        }
+        let mut run = Run {
+            packed: Packed { sockets: std::mem::take(&mut self.sockets), ..Packed::default() },
+            buf: vec![0; PIECE],
+            sizes,
+            seen: HashMap::new(),
+            links: HashMap::new(),
+        };
+        for file in &self.found {
+            let path = self.path_of(file.root, file.prefix, &file.name);
+            run.pack(writer, file, &path, progress)?;
+        }
+        Ok(run.packed)
+    }
+}
+
+struct Run {
+    packed: Packed,
+    buf: Vec<u8>,
+    /// How many files have each size: only those that share one can be equal.
+    sizes: HashMap<u64, u32>,
+    seen: HashMap<u64, Vec<Seen>>,
+    /// First record of each file that has several names.
+    links: HashMap<(u64, u64), u64>,
+}
+
+impl Run {
+    fn pack<W: Write>(
+        &mut self,
+        writer: &mut Writer<W>,
+        file: &Found,
+        path: &Path,
+        progress: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<()> {
+        let at = |e: std::io::Error| Error::io_at(path, e);
+        let stat = &file.stat;
+        let of_link = stat.mode & 0o170_000 == 0o120_000;
+        let meta = Meta {
+            mode: stat.mode & 0o7777,
+            modified: stat.modified,
+            user: stat.user,
+            group: stat.group,
+            attributes: attributes(path, of_link).map_err(at)?,
+        };
+        let device = (rustix::fs::major(stat.special), rustix::fs::minor(stat.special));
+        let given = file.name.len() == file.prefix;
+        let kind = match stat.mode & 0o170_000 {
+            0o040_000 => Kind::Directory,
+            0o120_000 => {
+                Kind::Symlink(std::fs::read_link(path).map_err(at)?.into_os_string().into_vec())
+            }
+            // What was asked for by its own path is read, whatever it is.
+            0o010_000 if !given => Kind::Fifo,
+            0o020_000 if !given => Kind::CharDevice(device.0, device.1),
+            0o060_000 if !given => Kind::BlockDevice(device.0, device.1),
+            _ => Kind::File,
+        };
+        let there = writer.find_before(&file.name)?;
+        if kind == Kind::Directory && there.is_some_and(|there| there.kind == Kind::Directory) {
+            return Ok(());
+        }
+        let mut entry =
+            Entry { name: file.name.clone(), kind, meta: Some(meta), range: 0..0, extents: None };
+        let identity = (stat.device, stat.inode);
+        let number = if entry.kind != Kind::File {
+            writer.add_entry(entry)?
+        } else if let Some(&first) = self.links.get(&identity) {
+            entry.kind = Kind::Hardlink(first);
+            writer.add_entry(entry)?
+        } else {
+            self.pack_file(writer, entry, stat, path, progress)?
+        };
+        if stat.links > 1 && stat.is_file() {
+            self.links.entry(identity).or_insert(number);
+        }
+        self.packed.records += 1;
+        Ok(())
+    }
+
+    fn pack_file<W: Write>(
+        &mut self,
+        writer: &mut Writer<W>,
+        mut entry: Entry,
+        stat: &Stat,
+        path: &Path,
+        progress: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<u64> {
+        let at = |e: std::io::Error| Error::io_at(path, e);
+        let changed = || at(std::io::Error::other("changed while it was being packed"));
+        // A pipe that was put in the place of a file must not make this wait.
+        let flags = if stat.is_file() { rustix::fs::OFlags::NONBLOCK.bits() as i32 } else { 0 };
+        let mut file =
+            File::options().read(true).custom_flags(flags).open(path).map_err(at)?;
+        let now = file.metadata().map_err(at)?;
+        if (now.dev(), now.ino()) != (stat.device, stat.inode) {
+            return Err(changed());
+        }
+        if stat.is_file() && stat.blocks * 512 < stat.len {
+            entry.extents = extents(&file, now.len()).map_err(at)?;
+        }
+        let twins = stat.is_file() && self.sizes.get(&stat.len).is_some_and(|&count| count > 1);
+        let mut head = None;
+        if twins {
+            head = Some(self.head(&mut file).map_err(at)?);
+            if let Some(seen) = self.equal(&mut file, stat.len, head).map_err(at)? {
+                entry.range = seen.0;
+                entry.extents = seen.1;
+                self.packed.equal_files += 1;
+                self.packed.equal_bytes += stat.len;
+                self.packed.bytes += stat.len;
+                progress(stat.len)?;
+                return writer.add_entry(entry);
+            }
+        }
+        let extents = entry.extents.clone();
+        let start = writer.offset();
+        let number = writer.begin(entry)?;
+        let mut hasher = twins.then(blake3::Hasher::new);
+        match &extents {
+            None => loop {
+                let len = file.read(&mut self.buf).map_err(at)?;
+                if len == 0 {
+                    break;
+                }
+                if let Some(hasher) = &mut hasher {
+                    hasher.update(&self.buf[..len]);
+                }
+                writer.write_all(&self.buf[..len])?;
+                progress(len as u64)?;
+            },
+            Some(extents) => {
+                let mut end = 0;
+                for piece in &extents.data {
+                    if let Some(hasher) = &mut hasher {
+                        hash_zeros(hasher, piece.start - end);
+                    }
+                    progress(piece.start - end)?;
+                    rustix::fs::seek(&file, Seek::Start(piece.start)).map_err(|e| at(e.into()))?;
+                    let mut left = piece.end - piece.start;
+                    while left > 0 {
+                        let wanted = left.min(PIECE as u64) as usize;
+                        let len = file.read(&mut self.buf[..wanted]).map_err(at)?;
+                        if len == 0 {
+                            return Err(changed());
+                        }
+                        if let Some(hasher) = &mut hasher {
+                            hasher.update(&self.buf[..len]);
+                        }
+                        writer.write_all(&self.buf[..len])?;
+                        progress(len as u64)?;
+                        left -= len as u64;
+                    }
+                    end = piece.end;
+                }
+                if let Some(hasher) = &mut hasher {
+                    hash_zeros(hasher, extents.len - end);
+                }
+                progress(extents.len - end)?;
+            }
+        }
+        writer.end()?;
+        let range = start..writer.offset();
+        let len = extents.as_ref().map_or(range.end - range.start, |extents| extents.len);
+        self.packed.bytes += len;
+        if let (Some(hasher), Some(head)) = (hasher, head)
+            && len == stat.len
+        {
+            let whole = Digest(*hasher.finalize().as_bytes());
+            self.seen.entry(len).or_default().push(Seen { head, whole, range, extents });
+        }
+        Ok(number)
+    }
+
+    /// Digest of the first bytes of a file; leaves it at its start.
+    fn head(&mut self, file: &mut File) -> std::io::Result<Digest> {
+        let mut head = vec![0; HEAD];
+        let mut len = 0;
+        while len < HEAD {
+            match file.read(&mut head[len..])? {
+                0 => break,
+                more => len += more,
+            }
+        }
+        rustix::fs::seek(&*file, Seek::Start(0))?;
+        Ok(Digest::of(&head[..len]))
+    }
+
+    /// Content that was packed already and equals that of this file: reads the
+    /// file as a whole only when there is content of its length and beginning.
+    fn equal(
+        &mut self,
+        file: &mut File,
+        len: u64,
+        head: Option<Digest>,
+    ) -> std::io::Result<Option<(std::ops::Range<u64>, Option<Extents>)>> {
+        let Some(seen) = self.seen.get(&len) else { return Ok(None) };
+        let candidates: Vec<&Seen> = seen.iter().filter(|s| Some(s.head) == head).collect();
+        if candidates.is_empty() {
+            return Ok(None);
+        }
+        let (mut hasher, mut left) = (blake3::Hasher::new(), len);
+        loop {
+            let read = file.read(&mut self.buf)?;
+            if read == 0 {
+                break;
+            }
+            hasher.update(&self.buf[..read]);
+            left = left.wrapping_sub(read as u64);
+        }
+        rustix::fs::seek(&*file, Seek::Start(0))?;
+        let whole = Digest(*hasher.finalize().as_bytes());
+        let twin = candidates.into_iter().find(|s| s.whole == whole && left == 0);
+        Ok(twin.map(|s| (s.range.clone(), s.extents.clone())))
+    }
+}
+
+fn hash_zeros(hasher: &mut blake3::Hasher, mut len: u64) {
+    const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    while len > 0 {
+        let now = len.min(ZEROS.len() as u64) as usize;
+        hasher.update(&ZEROS[..now]);
+        len -= now as u64;
+    }
+}
+
+/// Where a file has data, if it has holes and its file system tells.
+fn extents(file: &File, len: u64) -> std::io::Result<Option<Extents>> {
+    let (mut data, mut at) = (Vec::new(), 0);
+    while at < len {
+        let start = match rustix::fs::seek(file, Seek::Data(at)) {
+            Ok(start) => start.min(len),
+            // No data behind: the rest is a hole.
+            Err(rustix::io::Errno::NXIO) => break,
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let end = rustix::fs::seek(file, Seek::Hole(start))?.min(len);
+        if start < end {
+            data.push(start..end);
+        }
+        at = end.max(at + 1);
+    }
+    rustix::fs::seek(file, Seek::Start(0))?;
+    let whole = matches!(data.as_slice(), [only] if *only == (0..len));
+    Ok((!whole).then_some(Extents { len, data }))
+}
+
+/// The extended attributes of a file, sorted; none where there can be none.
+fn attributes(path: &Path, of_link: bool) -> std::io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut list = vec![0; 256];
+    let names = loop {
+        let result = match of_link {
+            true => rustix::fs::llistxattr(path, list.as_mut_slice()),
+            false => rustix::fs::listxattr(path, list.as_mut_slice()),
+        };
+        match result {
+            Ok(len) => break list[..len].to_vec(),
+            Err(rustix::io::Errno::RANGE) => list.resize(list.len() * 4, 0),
+            Err(rustix::io::Errno::OPNOTSUPP) => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        }
+    };
+    let mut attributes = Vec::new();
+    for name in names.split(|&b| b == 0).filter(|name| !name.is_empty()) {
+        let key = std::ffi::OsStr::from_bytes(name);
+        let mut value = vec![0; 256];
+        loop {
+            let result = match of_link {
+                true => rustix::fs::lgetxattr(path, key, value.as_mut_slice()),
+                false => rustix::fs::getxattr(path, key, value.as_mut_slice()),
+            };
+            match result {
+                Ok(len) => {
+                    value.truncate(len);
+                    attributes.push((name.to_vec(), value));
+                    break;
+                }
+                Err(rustix::io::Errno::RANGE) => value.resize(value.len() * 4, 0),
+                // It went away in between.
+                Err(rustix::io::Errno::NODATA) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    attributes.sort();
+    Ok(attributes)
+}

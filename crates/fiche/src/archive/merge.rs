@@ -1,0 +1,160 @@
+//! Joins archives without compressing anything again.
+
+use std::io::Write;
+
+use crate::archive::format::Footer;
+use crate::archive::reader::Reader;
+use crate::archive::writer::Sink;
+use crate::blocks::{Block, Table};
+use crate::codec::Scratch;
+use crate::envelope::{Container, HEADER_LEN, Kind as SectionKind, Section, header};
+use crate::error::{Error, Place, Result};
+use crate::io::ReadAt;
+use crate::records::{Entry, Kind, Names, Page, build_name_tree, parse_page};
+use crate::wire::crc32c;
+
+/// Stored bytes that are copied at a time.
+const PIECE: u64 = 1 << 20;
+
+/// Writes an archive that holds the content and the records of all these, in this
+/// order. Blocks are copied as they are stored, their checksums verified. `progress`
+/// is told stored bytes as they are done, and may stop it with an error.
+///
+/// # Errors
+/// [`Error::Invalid`] when two records have one name, unless both are directories;
+/// [`Error::Corrupt`] when a block or an index is damaged; [`Error::Io`].
+pub fn merge<W: Write>(readers: &[Reader], mut out: W, progress: &mut dyn FnMut(u64) -> Result<()>) -> Result<W> {
+    check_names(readers)?;
+    out.write_all(&header(Container::Archive))?;
+    let notes = readers.first().map(|r| r.inner().footer.notes.clone()).unwrap_or_default();
+    let mut sink = Sink::new(out, HEADER_LEN, Footer { notes, ..Footer::default() });
+    for reader in readers {
+        copy(reader, &mut sink, progress)?;
+    }
+    sink.end_file(|_| Ok(()))
+}
+
+/// No name may stand for two things in what comes out.
+fn check_names(readers: &[Reader]) -> Result<()> {
+    for (i, reader) in readers.iter().enumerate() {
+        for item in reader.entries(0) {
+            let (_, entry) = item?;
+            for before in &readers[..i] {
+                let twin = match entry.name.is_empty() {
+                    true => None,
+                    false => before.inner().index.find(&entry.name)?,
+                };
+                let folders = twin.as_ref().is_some_and(|(_, twin)| {
+                    twin.kind == Kind::Directory && entry.kind == Kind::Directory
+                });
+                if twin.is_some() && !folders {
+                    let what = format!("two archives have a record {:?}", entry.display_name());
+                    return Err(Error::invalid(what));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn copy<W: Write>(reader: &Reader, sink: &mut Sink<W>, progress: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+    let inner = reader.inner();
+    // What lies before the content and the records of this archive.
+    let (offset, record) = (sink.footer.len, sink.footer.records);
+    let trees = inner.index.trees();
+    let mut sorted_names: Vec<Vec<(Vec<u8>, u64)>> = vec![Vec::new(); trees.len()];
+    let mut bytes = Vec::new();
+    for (i, chapter) in inner.footer.chapters.iter().enumerate() {
+        let table = inner.table(i)?;
+        copy_blocks(reader, table, sink, &mut bytes, progress)?;
+        let mut pos = table.pos + table.stored_len;
+        while pos < chapter.table.pos {
+            let section = Section::load_unknown(&inner.source, pos, chapter.table.pos)?;
+            pos = section.at.end();
+            let kind = match section.kind {
+                k if k == SectionKind::RecordPage as u8 => SectionKind::RecordPage,
+                k if k == SectionKind::BegunRecord as u8 => SectionKind::BegunRecord,
+                _ => continue,
+            };
+            let entries: Vec<Entry> =
+                parse_page(&section)?.into_iter().map(|entry| shift(entry, offset, record)).collect();
+            let tree = trees.partition_point(|t| t.tree.first + t.tree.count <= section.number);
+            if let Some(names) = sorted_names.get_mut(tree)
+                && kind == SectionKind::RecordPage
+                && matches!(trees[tree].names, Names::Sorted(_))
+            {
+                let first = section.number - trees[tree].tree.first;
+                let named = (first..).zip(&entries).filter(|(_, e)| !e.name.is_empty());
+                names.extend(named.map(|(number, e)| (e.name.clone(), number)));
+            }
+            let page = Page::of(entries, section.number + record, section.offset + offset);
+            sink.put(|pos, out, scratch| {
+                let child = page.put(out, pos, kind, scratch);
+                (kind == SectionKind::RecordPage).then_some(child)
+            })?;
+        }
+        sink.chapter().add_content(table.content, table.len);
+        sink.end_table()?;
+    }
+    let mut children = std::mem::take(&mut sink.children).into_iter().peekable();
+    for (tree, mut names) in trees.iter().zip(sorted_names) {
+        let end = record + tree.tree.first + tree.tree.count;
+        while let Some(child) = children.next_if(|child| child.first < end) {
+            sink.children.push(child);
+        }
+        names.sort_unstable();
+        sink.end_tree(|pos, out, scratch: &mut Scratch| match tree.names {
+            Names::Sorted(_) => {
+                build_name_tree(&names, pos, out, scratch).map_or(Names::Absent, Names::Sorted)
+            }
+            other => other,
+        })?;
+    }
+    if sink.footer.records - record != inner.footer.records {
+        return Err(Error::Corrupt { what: "record page", at: Place::Pos(inner.footer_at.pos) });
+    }
+    Ok(())
+}
+
+/// The same record behind so much content and so many records.
+fn shift(mut entry: Entry, offset: u64, record: u64) -> Entry {
+    entry.range = entry.range.start + offset..entry.range.end + offset;
+    if let Kind::Hardlink(to) = &mut entry.kind {
+        *to += record;
+    }
+    entry
+}
+
+fn copy_blocks<W: Write>(
+    reader: &Reader,
+    table: &Table,
+    sink: &mut Sink<W>,
+    bytes: &mut Vec<u8>,
+    progress: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<()> {
+    let mut piece: Vec<Block> = Vec::new();
+    for i in 0..table.blocks() {
+        let block = table.block(i);
+        if block.part != 0 {
+            return Err(Error::Unsupported { what: "part", found: block.part });
+        }
+        piece.push(block);
+        let (start, end) = (piece[0].pos, block.pos + block.stored_len);
+        if end - start < PIECE && i + 1 < table.blocks() {
+            continue;
+        }
+        bytes.resize((end - start) as usize, 0);
+        reader.inner().source.read_at(start, bytes)?;
+        for block in piece.drain(..) {
+            let stored = (block.pos - start) as usize..(block.pos + block.stored_len - start) as usize;
+            if crc32c(&bytes[stored]) != block.checksum {
+                let at = Place::Block { block: block.number, pos: block.pos };
+                return Err(Error::Corrupt { what: "stored block", at });
+            }
+            sink.chapter().push(block.codec, block.len, block.stored_len, block.checksum);
+        }
+        sink.write(bytes)?;
+        progress(end - start)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! Archives: anything packed in small blocks, any piece of it read on its own.
+//!
+//! Content is cut into blocks, each compressed alone (section 2 of Petri,
+//! Moffat, Nagesh and Wirth, *Access Time Tradeoffs in Archive Compression*,
+//! 2015); an index leads from an offset to its block, and from a name to its
+//! record. [`Writer`] writes one front to back, to anything that takes bytes;
+//! [`Reader`] reads any piece, from any thread. [`Folder`] packs files and
+//! [`Restore`] brings them back; [`append`] and [`merge`] join archives without
+//! compressing anything again.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use fiche::ReadAt;
+//! use fiche::archive::{Entry, Options, Reader, Writer};
+//!
+//! let mut writer = Writer::new(Vec::new(), Options::default())?;
+//! writer.add(Entry::data("greeting"), &mut "hello, world".as_bytes())?;
+//! writer.add(Entry::data("number"), &mut "forty-two".as_bytes())?;
+//! let file: Vec<u8> = writer.finish()?;
+//!
+//! let reader = Reader::open(Arc::new(file))?;
+//! let record = reader.record("number")?;
+//! let mut piece = [0; 3];
+//! record.read_at(6, &mut piece)?;
+//! assert_eq!(&piece, b"two");
+//! # Ok::<(), fiche::Error>(())
+//! ```
+
+mod append;
+
+mod folder;
+mod format;
+mod merge;
+mod reader;
+mod recover;
+
+mod restore;
+mod stream;
+mod verify;
+mod writer;
+
+pub use append::append;
+
+pub use folder::{Folder, Packed};
+pub use merge::merge;
+pub use reader::{Info, OpenOptions, Reader, Record};
+pub use recover::Recovered;
+
+pub use restore::{Failure, Restore, Restored};
+pub use stream::Stream;
+pub use verify::{Damage, Report};
+pub use writer::{Options, Writer};
+
+pub use crate::records::{Entry, Extents, Kind, Meta};

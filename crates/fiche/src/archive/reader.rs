@@ -1,0 +1,711 @@
+//! Reads any piece of an archive, from any thread.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::archive::format::{ChapterRef, Footer};
+use crate::archive::stream::Stream;
+use crate::blocks::{Block, Table};
+use crate::cache::Cache;
+use crate::codec::{self, Codec};
+use crate::envelope::{
+    self, Container, HEADER_LEN, Kind as SectionKind, Section, SectionRef, TRAILER_LEN,
+};
+use crate::error::{Error, Place, Result};
+use crate::io::{ReadAt, within};
+use crate::records::{Entry, Index, Kind};
+use crate::wire::crc32c;
+
+/// Stored bytes that neighbouring blocks are fetched in at once.
+const FETCH: u64 = 1 << 20;
+
+/// How an archive is read.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    cache: u64,
+}
+
+impl Default for OpenOptions {
+    /// A cache of 64 MiB.
+    fn default() -> OpenOptions {
+        OpenOptions { cache: 64 << 20 }
+    }
+}
+
+impl OpenOptions {
+    /// How many bytes of decoded blocks to keep for the next read. Only blocks
+    /// that a read needed a part of are kept; 0 keeps none. A block longer than
+    /// a quarter of this is not kept.
+    #[must_use]
+    pub fn cache(self, bytes: u64) -> OpenOptions {
+        OpenOptions { cache: bytes }
+    }
+
+    /// Opens an archive with these options.
+    ///
+    /// # Errors
+    /// Those of [`Reader::open`].
+    pub fn open(&self, source: Arc<dyn ReadAt>) -> Result<Reader> {
+        let header = envelope::read_header(&source, Container::Archive)?;
+        let whole = read_footer(&source, source.len());
+        // A guard that is set tells of an append that was cut off (or goes on):
+        // then the archive is what it was before.
+        let (end, section, footer) = match (whole, header.guard) {
+            (Ok((section, footer)), _) => (source.len(), section, footer),
+            (Err(_), Some(guard)) if guard < source.len() => {
+                let (section, footer) = read_footer(&source, guard)?;
+                (guard, section, footer)
+            }
+            (Err(error), _) => return Err(error),
+        };
+        header.valid?;
+        Ok(Reader::new(source, end, section, footer, self))
+    }
+}
+
+fn read_footer(source: &dyn ReadAt, end: u64) -> Result<(SectionRef, Footer)> {
+    let at = envelope::read_trailer(source, end)?;
+    let section = Section::load(source, at, SectionKind::Footer)?;
+    Ok((at, Footer::parse(&section)?))
+}
+
+/// An archive that is open for reading; itself the bytes of all its content.
+///
+/// Cheap to clone, and shared by any number of threads: no lock is held while a
+/// block is read or decoded. A read decodes the blocks it touches and nothing
+/// else; each block's checksum is verified before it is decoded. A block that is
+/// only needed in part is kept in a bounded cache.
+#[derive(Clone)]
+pub struct Reader {
+    inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub source: Arc<dyn ReadAt>,
+    /// Where the archive ends in the source, and its footer.
+    pub end: u64,
+    pub footer_at: SectionRef,
+    pub footer: Footer,
+    tables: Vec<OnceLock<Table>>,
+    pub index: Index,
+    cache: Cache<Vec<u8>>,
+    scratch: Mutex<Vec<Box<Scratch>>>,
+}
+
+/// What a thread works with while it reads. Reused, so that reading allocates
+/// nothing once it runs.
+#[derive(Default)]
+struct Scratch {
+    codec: codec::Scratch,
+    window: Window,
+    /// A buffer for a block that is needed in part, ready to go into the cache.
+    spare: Option<Arc<Vec<u8>>>,
+}
+
+/// Stored bytes that were fetched: of one block, or of neighbours.
+#[derive(Default)]
+struct Window {
+    bytes: Vec<u8>,
+    pos: u64,
+    len: usize,
+}
+
+impl Window {
+    fn holds(&self, block: &Block) -> bool {
+        block.pos >= self.pos && block.pos + block.stored_len <= self.pos + self.len as u64
+    }
+
+    /// The stored bytes of a block; when they are not here yet, they are fetched
+    /// with what follows up to `until`, in pieces of `FETCH`.
+    fn stored<'a>(
+        &'a mut self,
+        source: &'a dyn ReadAt,
+        block: &Block,
+        until: u64,
+    ) -> Result<&'a [u8]> {
+        let len = block.stored_len as usize;
+        if let Some(all) = source.as_bytes() {
+            let start = usize::try_from(block.pos).unwrap_or(usize::MAX);
+            let cut = Error::Corrupt { what: "stored block", at: place(block) };
+            return all.get(start..).and_then(|rest| rest.get(..len)).ok_or(cut);
+        }
+        if !self.holds(block) {
+            let wanted = until.saturating_sub(block.pos).clamp(block.stored_len, FETCH.max(block.stored_len));
+            if self.bytes.len() < wanted as usize {
+                self.bytes.resize(wanted as usize, 0);
+            }
+            self.len = 0;
+            source.read_at(block.pos, &mut self.bytes[..wanted as usize])?;
+            (self.pos, self.len) = (block.pos, wanted as usize);
+        }
+        let start = (block.pos - self.pos) as usize;
+        Ok(&self.bytes[start..start + len])
+    }
+}
+
+fn place(block: &Block) -> Place {
+    Place::Block { block: block.number, pos: block.pos }
+}
+
+impl Reader {
+    /// Opens the archive in `source`. Reads its header, trailer and footer; the
+    /// rest when it is first needed. Costs some 10 bytes of memory for 4,096 blocks,
+    /// and a table's size for each chapter that was touched.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when it is no file of fiche's, [`Error::Corrupt`] when it is
+    /// damaged or cut, [`Error::Unsupported`] when a newer version wrote it.
+    pub fn open(source: Arc<dyn ReadAt>) -> Result<Reader> {
+        OpenOptions::default().open(source)
+    }
+
+    pub(super) fn new(
+        source: Arc<dyn ReadAt>,
+        end: u64,
+        footer_at: SectionRef,
+        footer: Footer,
+        options: &OpenOptions,
+    ) -> Reader {
+        let tables = footer.chapters.iter().map(|_| OnceLock::new()).collect();
+        let index = Index::new(source.clone(), footer.trees.clone());
+        let cache = Cache::new(options.cache);
+        let scratch = Mutex::new(Vec::new());
+        let inner = Inner { source, end, footer_at, footer, tables, index, cache, scratch };
+        Reader { inner: Arc::new(inner) }
+    }
+
+    pub(super) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
+    /// How many records there are.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.inner.index.len()
+    }
+
+    /// The entry of the record of this number.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], or [`Error::Corrupt`] when the index is damaged.
+    pub fn entry(&self, number: u64) -> Result<Entry> {
+        let missing = || Error::NotFound { name: format!("#{number}"), nearest: None };
+        let entry = self.inner.index.get(number)?.ok_or_else(missing)?;
+        self.check_entry(number, entry)
+    }
+
+    /// The number and entry of the record of this name. Takes
+    /// O(log n) steps and loads no more of the index than they touch.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] with the nearest name, or [`Error::Corrupt`] when the
+    /// index is damaged.
+    pub fn find(&self, name: impl AsRef<[u8]>) -> Result<(u64, Entry)> {
+        let name = name.as_ref();
+        match self.inner.index.find(name)? {
+            Some((number, entry)) => Ok((number, self.check_entry(number, entry)?)),
+            None => Err(Error::NotFound {
+                name: String::from_utf8_lossy(name).into_owned(),
+                nearest: self.inner.index.nearest(name),
+            }),
+        }
+    }
+
+    /// All records in order, from this number on: number and entry. Loads a page
+    /// of the index at a time. After damage it goes on behind the damaged part.
+    pub fn entries(&self, from: u64) -> impl Iterator<Item = Result<(u64, Entry)>> + '_ {
+        self.inner.index.iter(from).map(|item| {
+            let (number, entry) = item?;
+            Ok((number, self.check_entry(number, entry)?))
+        })
+    }
+
+    /// The record of this name, as something to read.
+    ///
+    /// # Errors
+    /// Those of [`find`](Reader::find); [`Error::Invalid`] when it has no content.
+    pub fn record(&self, name: impl AsRef<[u8]>) -> Result<Record> {
+        let (number, entry) = self.find(name)?;
+        self.record_of(number, entry)
+    }
+
+    /// The record of this number, as something to read.
+    ///
+    /// # Errors
+    /// Those of [`entry`](Reader::entry); [`Error::Invalid`] when it has no content.
+    pub fn record_at(&self, number: u64) -> Result<Record> {
+        let entry = self.entry(number)?;
+        self.record_of(number, entry)
+    }
+
+    /// A hard link reads as the file it is another name of.
+    fn record_of(&self, number: u64, entry: Entry) -> Result<Record> {
+        let entry = match entry.kind {
+            Kind::Hardlink(to) => self.entry(to)?,
+            _ => entry,
+        };
+        if !entry.kind.has_content() {
+            let what = match entry.kind {
+                Kind::Directory => "this is a directory, and has no content",
+                Kind::Symlink(_) => "this is a symbolic link, and has no content",
+                Kind::Hardlink(_) => {
+                    return Err(Error::Corrupt { what: "hard link", at: Place::Record(number) });
+                }
+                _ => "this is a pipe or a device, and has no content",
+            };
+            return Err(Error::invalid(what));
+        }
+        Ok(Record { reader: self.clone(), number, entry })
+    }
+
+    /// Whatever the index says, a record lies in the archive and links lead back.
+    fn check_entry(&self, number: u64, entry: Entry) -> Result<Entry> {
+        if entry.range.end > self.len() {
+            return Err(Error::Corrupt { what: "record page", at: Place::Record(number) });
+        }
+        Ok(entry)
+    }
+
+    /// What the archive is made of; loads every chapter's table.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when a table is damaged, [`Error::Io`].
+    pub fn info(&self) -> Result<Info> {
+        let footer = &self.inner.footer;
+        let mut info = Info {
+            stored_bytes: self.inner.source.len(),
+            logical_bytes: footer.len,
+            blocks: footer.blocks,
+            records: footer.records,
+            chapters: footer.chapters.len() as u64,
+            method: footer.note("method").unwrap_or("unknown").to_owned(),
+            level: footer.note("level").and_then(|level| level.parse().ok()).unwrap_or(0),
+            block_bytes: footer.note("block").and_then(|len| len.parse().ok()).unwrap_or(0),
+            content_checksum: footer.content,
+            writer: footer.note("writer").unwrap_or("unknown").to_owned(),
+            ..Info::default()
+        };
+        let (mut block_bytes, mut tables) = (0, 0);
+        for (i, chapter) in footer.chapters.iter().enumerate() {
+            let table = self.inner.table(i)?;
+            block_bytes += table.stored_len;
+            tables += chapter.table.len;
+            // Of each block, of the content, of the section.
+            info.checksum_bytes += 4 * chapter.blocks + 8 + 4;
+            info.record_bytes += chapter.table.pos - table.pos - table.stored_len;
+        }
+        let superseded: u64 = footer.superseded.iter().map(|s| s.at.len).sum();
+        let sections = tables + self.inner.footer_at.len + TRAILER_LEN + HEADER_LEN;
+        info.checksum_bytes += 3 * 4 + 8;
+        info.index_bytes = sections - info.checksum_bytes;
+        info.superseded_bytes = superseded + (info.stored_bytes - self.inner.end);
+        // What is left are the nodes and name pages behind the chapters.
+        let known = block_bytes + sections + info.record_bytes + info.superseded_bytes;
+        info.record_bytes += info.stored_bytes.saturating_sub(known);
+        info.compressed_bytes = block_bytes;
+        Ok(info)
+    }
+
+    /// A range of the content in order, decoded ahead by several threads; see [`Stream`].
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] when the range passes the end or is reversed.
+    pub fn stream(&self, range: Range<u64>, threads: usize) -> Result<Stream> {
+        if range.start > range.end || range.end > self.len() {
+            return Err(Error::OutOfBounds { range, len: self.len() });
+        }
+        Ok(Stream::new(self.clone(), std::iter::once(range), threads))
+    }
+
+    fn scratch(&self) -> Box<Scratch> {
+        let mut free = self.inner.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scratch = free.pop().unwrap_or_default();
+        scratch.window.len = 0;
+        scratch
+    }
+
+    fn give_back(&self, scratch: Box<Scratch>) {
+        self.inner.scratch.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
+    }
+}
+
+impl Inner {
+    /// The table of chapter `i`, loaded when it is first asked for.
+    pub fn table(&self, i: usize) -> Result<&Table> {
+        let cell = &self.tables[i];
+        if let Some(table) = cell.get() {
+            return Ok(table);
+        }
+        let table = load_table(&self.source, &self.footer.chapters[i])?;
+        Ok(cell.get_or_init(|| table))
+    }
+
+    /// Number of the chapter that holds the byte at this offset.
+    pub fn chapter_at(&self, offset: u64) -> usize {
+        self.footer.chapters.partition_point(|c| c.offset + c.len <= offset)
+    }
+
+    /// The block that holds the byte at `offset`, which is below the length.
+    pub fn block_at(&self, offset: u64) -> Result<Block> {
+        Ok(self.table(self.chapter_at(offset))?.find(offset))
+    }
+
+    /// Decodes a whole block into `buf`, which has its length.
+    fn decode(&self, block: &Block, until: u64, buf: &mut [u8], scratch: &mut Scratch) -> Result<()> {
+        let Scratch { window, codec, .. } = scratch;
+        let stored = window.stored(&*self.source, block, until)?;
+        decode_block(block, stored, buf, codec)
+    }
+
+    /// A block of which only a part is needed: from the cache, or decoded and
+    /// put there. `with` gets its bytes.
+    fn with_block<T>(
+        &self,
+        block: &Block,
+        until: u64,
+        scratch: &mut Scratch,
+        with: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T> {
+        if let Some(bytes) = self.cache.get(block.number) {
+            return Ok(with(&bytes));
+        }
+        let mut bytes = scratch.spare.take().unwrap_or_default();
+        if Arc::get_mut(&mut bytes).is_none() {
+            bytes = Arc::default();
+        }
+        if let Some(buf) = Arc::get_mut(&mut bytes) {
+            buf.resize(block.len as usize, 0);
+            if let Err(error) = self.decode(block, until, buf, scratch) {
+                scratch.spare = Some(bytes);
+                return Err(error);
+            }
+        }
+        let result = with(&bytes);
+        scratch.spare = self.cache.insert(block.number, bytes, block.len);
+        Ok(result)
+    }
+
+    /// Where the stored bytes end of the last block that a read up to `end`
+    /// needs in the chapter of `block`.
+    fn stored_until(&self, chapter: usize, end: u64) -> Result<u64> {
+        let chapter_ref = &self.footer.chapters[chapter];
+        let last = end.min(chapter_ref.offset + chapter_ref.len) - 1;
+        let block = self.table(chapter)?.find(last);
+        Ok(block.pos + block.stored_len)
+    }
+
+    fn read(&self, range: Range<u64>, mut buf: &mut [u8], scratch: &mut Scratch) -> Result<()> {
+        let mut offset = range.start;
+        while offset < range.end {
+            let chapter = self.chapter_at(offset);
+            let mut block = self.table(chapter)?.find(offset);
+            let chapter_end = {
+                let c = &self.footer.chapters[chapter];
+                range.end.min(c.offset + c.len)
+            };
+            let until = match block.offset + block.len < chapter_end {
+                true => self.stored_until(chapter, chapter_end)?,
+                false => block.pos + block.stored_len,
+            };
+            loop {
+                let end = chapter_end.min(block.offset + block.len);
+                let (now, later) = buf.split_at_mut((end - offset) as usize);
+                buf = later;
+                if now.len() as u64 == block.len {
+                    match self.cache.get(block.number) {
+                        Some(bytes) => now.copy_from_slice(&bytes),
+                        None => self.decode(&block, until, now, scratch)?,
+                    }
+                } else {
+                    let start = (offset - block.offset) as usize;
+                    self.with_block(&block, until, scratch, |bytes| {
+                        now.copy_from_slice(&bytes[start..start + now.len()]);
+                    })?;
+                }
+                offset = end;
+                if offset >= chapter_end {
+                    break;
+                }
+                block = self.table(chapter)?.find(offset);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Loads a chapter's table and checks that it is the one the footer means.
+pub(super) fn load_table(source: &dyn ReadAt, chapter: &ChapterRef) -> Result<Table> {
+    let section = Section::load(source, chapter.table, SectionKind::ChapterTable)?;
+    let table = Table::parse(&section)?;
+    let same = (table.offset, table.first_block) == (chapter.offset, chapter.first_block)
+        && (table.len, table.blocks() as u64) == (chapter.len, chapter.blocks)
+        && table.pos >= HEADER_LEN;
+    if same { Ok(table) } else { Err(section.corrupt("chapter table")) }
+}
+
+/// Verifies and decodes the stored bytes of a block.
+pub(super) fn decode_block(
+    block: &Block,
+    stored: &[u8],
+    buf: &mut [u8],
+    scratch: &mut codec::Scratch,
+) -> Result<()> {
+    if crc32c(stored) != block.checksum {
+        return Err(Error::Corrupt { what: "stored block", at: place(block) });
+    }
+    if block.part != 0 {
+        return Err(Error::Unsupported { what: "part", found: block.part });
+    }
+    if stored.len() == buf.len() {
+        buf.copy_from_slice(stored);
+        return Ok(());
+    }
+    let found = u64::from(block.codec);
+    let codec = Codec::from_number(block.codec).ok_or(Error::Unsupported { what: "codec", found })?;
+    codec.decompress(stored.into(), buf.into(), scratch).map_err(|e| e.at(place(block)))
+}
+
+impl ReadAt for Reader {
+    fn len(&self) -> u64 {
+        self.inner.footer.len
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let range = within(offset, buf.len(), self.len())?;
+        let mut scratch = self.scratch();
+        let result = self.inner.read(range, buf, &mut scratch);
+        self.give_back(scratch);
+        result
+    }
+
+    /// Sorts the reads, fetches neighbouring blocks at once, and decodes each
+    /// block once, however many reads need it.
+    fn read_many_at(&self, reads: &mut [(u64, &mut [u8])]) -> Vec<Result<()>> {
+        let mut results: Vec<Result<()>> = reads
+            .iter()
+            .map(|(offset, buf)| within(*offset, buf.len(), self.len()).map(drop))
+            .collect();
+        let mut order: Vec<usize> =
+            (0..reads.len()).filter(|&i| results[i].is_ok() && !reads[i].1.is_empty()).collect();
+        order.sort_unstable_by_key(|&i| reads[i].0);
+        let mut scratch = self.scratch();
+        // Reads that begin before the end of the block at hand and go on behind its start.
+        let mut active: Vec<usize> = Vec::new();
+        let mut next = 0;
+        let mut offset = 0;
+        while next < order.len() || !active.is_empty() {
+            if active.is_empty() {
+                offset = reads[order[next]].0;
+            }
+            let block = match self.inner.block_at(offset) {
+                Ok(block) => block,
+                Err(error) => {
+                    // Without its table nothing of the chapter can be read.
+                    let chapter = &self.inner.footer.chapters[self.inner.chapter_at(offset)];
+                    let end = chapter.offset + chapter.len;
+                    while next < order.len() && reads[order[next]].0 < end {
+                        active.push(order[next]);
+                        next += 1;
+                    }
+                    active.iter().for_each(|&i| results[i] = Err(error.again()));
+                    active.retain(|&i| reads[i].0 + reads[i].1.len() as u64 > end);
+                    offset = end;
+                    continue;
+                }
+            };
+            let block_end = block.offset + block.len;
+            while next < order.len() && reads[order[next]].0 < block_end {
+                active.push(order[next]);
+                next += 1;
+            }
+            let until = match scratch.window.holds(&block) {
+                true => block.pos + block.stored_len,
+                false => self.fetch_until(&block, &active, &order[next..], reads),
+            };
+            let result = self.read_block_for(&block, &active, until, reads, &mut scratch);
+            if let Err(error) = result {
+                active.iter().for_each(|&i| results[i] = Err(error.again()));
+            }
+            active.retain(|&i| reads[i].0 + reads[i].1.len() as u64 > block_end);
+            offset = block_end;
+        }
+        self.give_back(scratch);
+        results
+    }
+}
+
+impl Reader {
+    /// Where the stored bytes end that should be fetched together with `block`:
+    /// as far as these reads, and those that `later` lists in order, need block
+    /// after block without a gap.
+    fn fetch_until(
+        &self,
+        block: &Block,
+        active: &[usize],
+        later: &[usize],
+        reads: &[(u64, &mut [u8])],
+    ) -> u64 {
+        let chapter = self.inner.chapter_at(block.offset);
+        let chapter_end = {
+            let c = &self.inner.footer.chapters[chapter];
+            c.offset + c.len
+        };
+        let Ok(table) = self.inner.table(chapter) else { return block.pos + block.stored_len };
+        let end_of = |i: usize| reads[i].0 + reads[i].1.len() as u64;
+        let last_of = |end: u64| table.find(end.min(chapter_end) - 1);
+        let mut last = last_of(active.iter().map(|&i| end_of(i)).max().unwrap_or(block.offset + 1));
+        for &i in later {
+            let far = last.pos + last.stored_len > block.pos + FETCH;
+            if far || reads[i].0 > last.offset + last.len || reads[i].0 >= chapter_end {
+                break;
+            }
+            let end = end_of(i);
+            if end > last.offset + last.len {
+                last = last_of(end);
+            }
+        }
+        last.pos + last.stored_len
+    }
+
+    /// Decodes a block once for all the reads in `active`, each of which needs some of it.
+    fn read_block_for(
+        &self,
+        block: &Block,
+        active: &[usize],
+        until: u64,
+        reads: &mut [(u64, &mut [u8])],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let part = |start: u64, len: usize| -> (Range<usize>, Range<usize>) {
+            let from = start.max(block.offset);
+            let to = (start + len as u64).min(block.offset + block.len);
+            let in_read = (from - start) as usize..(to - start) as usize;
+            (in_read, (from - block.offset) as usize..(to - block.offset) as usize)
+        };
+        if let &[only] = active {
+            let (start, buf) = &mut reads[only];
+            let (in_read, in_block) = part(*start, buf.len());
+            if in_block.len() as u64 == block.len && self.inner.cache.get(block.number).is_none() {
+                return self.inner.decode(block, until, &mut buf[in_read], scratch);
+            }
+        }
+        self.inner.with_block(block, until, scratch, |bytes| {
+            for &i in active {
+                let (start, buf) = &mut reads[i];
+                let (in_read, in_block) = part(*start, buf.len());
+                buf[in_read].copy_from_slice(&bytes[in_block]);
+            }
+        })
+    }
+}
+
+/// A record of an archive, itself a source: the holes of a sparse file read as zeros.
+#[derive(Clone)]
+pub struct Record {
+    reader: Reader,
+    number: u64,
+    entry: Entry,
+}
+
+impl Record {
+    /// Its number, as it was asked for.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What the index says of it; for a hard link, of the file it leads to.
+    #[must_use]
+    pub fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    /// Reads a range block by block, and fills with zeros what is damaged. Returns
+    /// the ranges of the record that are lost.
+    ///
+    /// # Errors
+    /// Only [`Error::Io`] and [`Error::OutOfBounds`].
+    pub fn read_what_is_left(&self, offset: u64, buf: &mut [u8]) -> Result<Vec<Range<u64>>> {
+        let range = within(offset, buf.len(), self.len())?;
+        let mut lost = Vec::new();
+        self.for_each_piece(range, buf, |content, at, part| {
+            let gaps = self.reader.read_what_is_left(content, part)?;
+            lost.extend(gaps.iter().map(|gap| gap.start - content + at..gap.end - content + at));
+            Ok(())
+        })?;
+        Ok(lost)
+    }
+
+    /// Splits a read into the pieces that have content: for each its offset in the
+    /// archive, its offset in the record, and its part of the buffer. The rest of
+    /// the buffer is filled with zeros.
+    fn for_each_piece(
+        &self,
+        range: Range<u64>,
+        buf: &mut [u8],
+        mut read: impl FnMut(u64, u64, &mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let Some(extents) = &self.entry.extents else {
+            return read(self.entry.range.start + range.start, range.start, buf);
+        };
+        buf.fill(0);
+        let mut content = self.entry.range.start;
+        for piece in &extents.data {
+            let (from, to) = (piece.start.max(range.start), piece.end.min(range.end));
+            if from < to {
+                let part = &mut buf[(from - range.start) as usize..(to - range.start) as usize];
+                read(content + (from - piece.start), from, part)?;
+            }
+            content += piece.end - piece.start;
+        }
+        Ok(())
+    }
+}
+
+impl ReadAt for Record {
+    fn len(&self) -> u64 {
+        self.entry.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let range = within(offset, buf.len(), self.len())?;
+        self.for_each_piece(range, buf, |content, _, part| self.reader.read_at(content, part))
+    }
+}
+
+/// What an archive is made of. The parts add up to `stored_bytes`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Info {
+    /// Length of the file, nothing left out.
+    pub stored_bytes: u64,
+    /// Length of the content.
+    pub logical_bytes: u64,
+    /// Stored bytes of all blocks.
+    pub compressed_bytes: u64,
+    /// Header, chapter tables, footer and trailer, without checksums.
+    pub index_bytes: u64,
+    /// Checksums of header, blocks, chapter tables, footer and trailer.
+    pub checksum_bytes: u64,
+    /// Record pages, nodes and name pages: names and metadata, with checksums.
+    pub record_bytes: u64,
+    /// Old footers that appending left behind, and what a cut-off append left.
+    pub superseded_bytes: u64,
+    /// How many blocks there are.
+    pub blocks: u64,
+    /// How many chapters.
+    pub chapters: u64,
+    /// How many records.
+    pub records: u64,
+    /// The method it was first packed with.
+    pub method: String,
+    /// And its level.
+    pub level: i32,
+    /// And its block length.
+    pub block_bytes: u64,
+    /// CRC-64 of the content: the same for any method, block length and order
+    /// of appending and merging.
+    pub content_checksum: u64,
+    /// What wrote it.
+    pub writer: String,
+}

@@ -1,0 +1,267 @@
+//! Opens what is left of an archive that was cut or damaged.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::archive::format::{ChapterRef, Footer};
+use crate::archive::reader::{OpenOptions, Reader};
+use crate::blocks::Table;
+use crate::envelope::{
+    self, Container, HEADER_LEN, Kind as SectionKind, MARKER, Section, SectionRef,
+};
+use crate::error::{Error, Result};
+use crate::io::{ReadAt, within};
+use crate::records::{Names, RecordTree, Tree, parse_page};
+
+/// What was found, and what is known to be lost already. Damaged blocks show
+/// only when they are read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovered {
+    /// True when the end of the file is missing or damaged: how long the content
+    /// was, and which records stood behind, is not known.
+    pub cut: bool,
+    /// Ranges of content whose chapters are lost.
+    pub lost: Vec<Range<u64>>,
+    /// How many records before the last one found have lost their names.
+    pub records_lost: u64,
+    /// Records that had not ended where the file was cut, by number: only their
+    /// beginnings are left.
+    pub incomplete: Vec<u64>,
+}
+
+impl Recovered {
+    /// True when nothing was found to be lost.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        *self == Recovered::default()
+    }
+}
+
+impl Reader {
+    /// Opens what can still be read of an archive that [`open`](Reader::open)
+    /// refuses, or whose index is damaged. Where the footer or the index is
+    /// lost, the whole file is searched for chapter tables and record pages: that
+    /// takes one pass over it. Content keeps its offsets and records their
+    /// numbers; reading what is lost gives [`Error::Corrupt`].
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when it is no file of fiche's, [`Error::Unsupported`] when
+    /// a newer version wrote it, [`Error::Io`].
+    ///
+    /// [`Error::Corrupt`]: crate::Error::Corrupt
+    /// [`Error::Invalid`]: crate::Error::Invalid
+    /// [`Error::Unsupported`]: crate::Error::Unsupported
+    /// [`Error::Io`]: crate::Error::Io
+    pub fn recover(source: Arc<dyn ReadAt>) -> Result<(Reader, Recovered)> {
+        let opened = Reader::open(source.clone());
+        if let Ok(reader) = &opened
+            && index_is_whole(reader)
+        {
+            let recovered = Recovered { lost: lost_chapters(reader), ..Recovered::default() };
+            return Ok((opened?, recovered));
+        }
+        // Fails where the file is not ours, or of another version.
+        envelope::read_header(&source, Container::Archive)?;
+        let found = search(&source)?;
+        let (footer, cut) = match opened {
+            Ok(reader) => (reader.inner().footer.clone(), false),
+            Err(_) => (footer_of(&found.tables), true),
+        };
+        let mut footer = footer;
+        let mut recovered = Recovered { cut, ..Recovered::default() };
+        footer.trees = trees_of(&found, footer.len, &mut recovered);
+        let records = footer.trees.last().map_or(0, |t| t.tree.first + t.tree.count);
+        recovered.records_lost = footer.records.max(records)
+            - footer.trees.iter().map(|t| t.tree.count).sum::<u64>();
+        footer.records = records;
+        let (end, at) = (source.len(), SectionRef { pos: source.len(), len: 0 });
+        let reader = Reader::new(source, end, at, footer, &OpenOptions::default());
+        recovered.lost = lost_chapters(&reader);
+        Ok((reader, recovered))
+    }
+}
+
+impl Reader {
+    /// Reads a range block by block, and fills with zeros what is damaged. Returns
+    /// the ranges that are lost, neighbours joined.
+    ///
+    /// # Errors
+    /// Only [`Error::Io`] and [`Error::OutOfBounds`].
+    pub fn read_what_is_left(&self, offset: u64, buf: &mut [u8]) -> Result<Vec<Range<u64>>> {
+        let range = within(offset, buf.len(), self.len())?;
+        let mut lost: Vec<Range<u64>> = Vec::new();
+        let (mut offset, end) = (range.start, range.end);
+        while offset < end {
+            let (upto, error) = match self.inner().block_at(offset) {
+                Ok(block) => (end.min(block.offset + block.len), None),
+                Err(error) => {
+                    let chapter = &self.inner().footer.chapters[self.inner().chapter_at(offset)];
+                    (end.min(chapter.offset + chapter.len), Some(error))
+                }
+            };
+            let part = &mut buf[(offset - range.start) as usize..(upto - range.start) as usize];
+            let error = match error {
+                Some(error) => Some(error),
+                None => self.read_at(offset, part).err(),
+            };
+            match error {
+                None => {}
+                Some(Error::Corrupt { .. } | Error::Unsupported { .. }) => {
+                    part.fill(0);
+                    match lost.last_mut().filter(|last| last.end == offset) {
+                        Some(last) => last.end = upto,
+                        None => lost.push(offset..upto),
+                    }
+                }
+                Some(error) => return Err(error),
+            }
+            offset = upto;
+        }
+        Ok(lost)
+    }
+}
+
+fn index_is_whole(reader: &Reader) -> bool {
+    let mut whole = true;
+    reader.inner().index.sections(|section| whole &= section.is_ok());
+    whole
+}
+
+/// Ranges of content whose tables cannot be loaded, neighbours joined.
+fn lost_chapters(reader: &Reader) -> Vec<Range<u64>> {
+    let mut lost: Vec<Range<u64>> = Vec::new();
+    for (i, chapter) in reader.inner().footer.chapters.iter().enumerate() {
+        let range = chapter.offset..chapter.offset + chapter.len;
+        if range.is_empty() || reader.inner().table(i).is_ok() {
+            continue;
+        }
+        match lost.last_mut().filter(|last| last.end == range.start) {
+            Some(last) => last.end = range.end,
+            None => lost.push(range),
+        }
+    }
+    lost
+}
+
+#[derive(Default)]
+struct Found {
+    /// Chapter tables in the order of the file.
+    tables: Vec<(SectionRef, Table)>,
+    /// Number of the first record and count of record pages, and begun records with their ends.
+    pages: Vec<(u64, u64, SectionRef)>,
+    begun: Vec<(u64, u64, SectionRef)>,
+}
+
+/// Finds every section that is whole, anywhere in the file.
+fn search(source: &Arc<dyn ReadAt>) -> Result<Found> {
+    const STEP: usize = 1 << 20;
+    let (mut found, len) = (Found::default(), source.len());
+    let finder = memchr::memmem::Finder::new(&MARKER);
+    let mut window = Vec::new();
+    let mut pos = HEADER_LEN.min(len);
+    // Bytes that chance or malice makes look like sections are read in vain; this
+    // bounds how many.
+    let mut patience = 4 * len + (64 << 20);
+    while pos < len {
+        let step = (len - pos).min(STEP as u64) as usize;
+        window.resize(step, 0);
+        source.read_at(pos, &mut window)?;
+        let mut next = pos + step as u64;
+        if next < len {
+            // A marker may lie across the border.
+            next -= MARKER.len() as u64 - 1;
+        }
+        if let Some(hit) = finder.find(&window) {
+            let at = pos + hit as u64;
+            next = at + 1;
+            let section = Section::load_unknown(source, at, len.min(at.saturating_add(patience)));
+            match section {
+                Ok(section) => {
+                    next = section.at.end();
+                    found.keep(&section);
+                }
+                Err(_) => {
+                    let tried = Section::claimed_len(source, at, len).unwrap_or(0);
+                    patience = patience.saturating_sub(tried);
+                }
+            }
+        }
+        pos = next;
+    }
+    Ok(found)
+}
+
+impl Found {
+    fn keep(&mut self, section: &Section) {
+        let number = section.number;
+        if section.kind == SectionKind::ChapterTable as u8 {
+            if let Ok(table) = Table::parse(section) {
+                self.tables.push((section.at, table));
+            }
+        } else if section.kind == SectionKind::RecordPage as u8 {
+            if let Ok(entries) = parse_page(section) {
+                self.pages.push((number, entries.len() as u64, section.at));
+            }
+        } else if section.kind == SectionKind::BegunRecord as u8
+            && let Ok([entry]) = parse_page(section).as_deref()
+        {
+            self.begun.push((number, entry.range.end, section.at));
+        }
+    }
+}
+
+/// A footer of the chapters whose tables were found. A table says how much came
+/// before it: where that does not fit, a chapter stands in for what is lost.
+fn footer_of(tables: &[(SectionRef, Table)]) -> Footer {
+    let mut footer = Footer::default();
+    let mut end = HEADER_LEN;
+    for (at, table) in tables {
+        if table.offset < footer.len || table.first_block < footer.blocks {
+            continue;
+        }
+        if table.offset > footer.len {
+            let len = table.offset - footer.len;
+            footer.push(SectionRef { pos: end, len: 0 }, len, table.first_block - footer.blocks);
+        }
+        footer.blocks = table.first_block;
+        footer.push(*at, table.len, table.blocks() as u64);
+        end = at.end();
+    }
+    footer
+}
+
+impl Footer {
+    fn push(&mut self, table: SectionRef, len: u64, blocks: u64) {
+        let (offset, first_block) = (self.len, self.blocks);
+        self.chapters.push(ChapterRef { table, offset, first_block, len, blocks });
+        self.len += len;
+        self.blocks += blocks;
+    }
+}
+
+/// Each record page as a tree of its own, and the last record that was begun.
+fn trees_of(found: &Found, len: u64, recovered: &mut Recovered) -> Vec<RecordTree> {
+    let mut pages = found.pages.clone();
+    pages.sort_by_key(|&(first, ..)| first);
+    let mut trees: Vec<RecordTree> = Vec::new();
+    let mut next = 0;
+    for (first, count, root) in pages {
+        if first >= next && first.checked_add(count).is_some_and(|end| end <= i64::MAX as u64) {
+            next = first + count;
+            let tree = Tree { first, count, level: 0, root };
+            trees.push(RecordTree { tree, names: Names::Unknown });
+        }
+    }
+    let begun = found.begun.iter().rev().find(|&&(number, end, _)| number >= next && end <= len);
+    if let Some(&(first, _, root)) = begun
+        && first < i64::MAX as u64
+    {
+        trees.push(RecordTree {
+            tree: Tree { first, count: 1, level: 0, root },
+            names: Names::Unknown,
+        });
+        recovered.incomplete.push(first);
+    }
+    trees
+}

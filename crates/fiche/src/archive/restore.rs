@@ -1,0 +1,749 @@
+//! Brings packed files back, and writes nothing outside its target.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps};
+use rustix::io::Errno;
+
+use crate::archive::reader::Reader;
+use crate::archive::stream::Stream;
+use crate::error::{Error, Place, Result};
+use crate::records::{Entry, Kind, Meta};
+
+/// What comes before the name of a file that is not whole yet.
+const ASIDE: &str = ".fiche-";
+/// What comes behind the name of a file of which some content is lost.
+const DAMAGED: &str = ".damaged";
+
+/// Brings files back from an archive.
+///
+/// Every path is followed from the target folder down, name by name, and never
+/// through a symbolic link; a name that would lead out of the target is refused. A
+/// file appears under its name only when it is whole. Owners are restored when the
+/// caller is root, permissions, times and extended attributes always.
+///
+/// ```
+/// # use std::sync::Arc;
+/// use fiche::archive::{Entry, Kind, Options, Reader, Restore, Writer};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let target = dir.path().join("here");
+///
+/// let mut writer = Writer::new(Vec::new(), Options::default())?;
+/// let file = Entry { kind: Kind::File, ..Entry::data("letters/a.txt") };
+/// writer.add(file, &mut "dear a".as_bytes())?;
+/// let reader = Reader::open(Arc::new(writer.finish()?))?;
+/// Restore::new(&target).run(&reader, &mut |_bytes| Ok(()))?;
+/// assert_eq!(std::fs::read(target.join("letters/a.txt"))?, b"dear a");
+/// # Ok::<(), fiche::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Restore {
+    target: PathBuf,
+    paths: Vec<Vec<u8>>,
+    overwrite: bool,
+    keep_going: bool,
+    threads: usize,
+}
+
+/// What came back.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Restored {
+    /// Records restored whole.
+    pub records: u64,
+    /// Bytes of content written.
+    pub bytes: u64,
+    /// What could not be restored, or only in part: the record's name as far as it
+    /// is known, what happened, and the ranges of the file that are lost.
+    pub failed: Vec<Failure>,
+}
+
+/// A record that could not be restored, or only in part.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Failure {
+    /// Its name as text, or its number when the name is lost.
+    pub name: String,
+    /// What happened.
+    pub error: Error,
+    /// For a damaged file what its `.damaged` twin lacks: ranges of its content,
+    /// which read as zeros there.
+    pub lost: Vec<Range<u64>>,
+}
+
+impl Restore {
+    /// Everything, into this folder, which is made if it is not there.
+    #[must_use]
+    pub fn new(target: impl Into<PathBuf>) -> Restore {
+        Restore {
+            target: target.into(),
+            paths: Vec::new(),
+            overwrite: false,
+            keep_going: false,
+            threads: crate::parallel::default_threads(),
+        }
+    }
+
+    /// Only these records, and what is below those of them that are folders.
+    #[must_use]
+    pub fn only(self, paths: impl IntoIterator<Item = impl Into<Vec<u8>>>) -> Restore {
+        let trim = |mut path: Vec<u8>| {
+            while path.len() > 1 && path.ends_with(b"/") {
+                path.pop();
+            }
+            path
+        };
+        Restore { paths: paths.into_iter().map(|p| trim(p.into())).collect(), ..self }
+    }
+
+    /// Replaces files that are there already; otherwise they are an error.
+    #[must_use]
+    pub fn overwrite(self, overwrite: bool) -> Restore {
+        Restore { overwrite, ..self }
+    }
+
+    /// Goes on after damage: restores all that is whole, writes what is left of a
+    /// damaged file under its name with `.damaged` behind it, and lists the losses.
+    #[must_use]
+    pub fn keep_going(self, keep_going: bool) -> Restore {
+        Restore { keep_going, ..self }
+    }
+
+    /// How many threads decode.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Restore {
+        Restore { threads: threads.max(1), ..self }
+    }
+
+    fn wants(&self, name: &[u8]) -> bool {
+        let below = |path: &Vec<u8>| {
+            name.strip_prefix(path.as_slice()).is_some_and(|r| r.is_empty() || r[0] == b'/')
+        };
+        self.paths.is_empty() || self.paths.iter().any(below)
+    }
+
+    /// Restores. `progress` is told bytes of content as they are written, and may
+    /// stop it with an error.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when a path that was asked for is not there. Unless it
+    /// keeps going, the first of: [`Error::Corrupt`], [`Error::Io`] with the path
+    /// it concerns, [`Error::Invalid`] for a name that leads out of the target.
+    pub fn run(
+        &self,
+        reader: &Reader,
+        progress: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<Restored> {
+        self.check_paths(reader)?;
+        std::fs::create_dir_all(&self.target).map_err(|e| Error::io_at(&self.target, e))?;
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(&self.target, flags, Mode::empty())
+            .map_err(|e| Error::io_at(&self.target, e))?;
+        let feed = Feed::new(self.clone(), reader.clone());
+        let mut run = Run {
+            restore: self,
+            reader,
+            feed,
+            place: Places { root, target: self.target.clone(), last: None },
+            folders: Vec::new(),
+            copies: HashMap::new(),
+            failed: HashSet::new(),
+            as_root: rustix::process::geteuid().is_root(),
+            restored: Restored::default(),
+            aside: 0,
+        };
+        for item in reader.entries(0) {
+            let (number, entry) = match item {
+                Ok(item) => item,
+                Err(error) if self.keep_going => {
+                    let name = "records whose names are lost".to_owned();
+                    run.restored.failed.push(Failure { name, error, lost: Vec::new() });
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            if !self.wants(&entry.name) {
+                continue;
+            }
+            match run.restore(number, &entry, progress) {
+                Ok(()) => run.restored.records += 1,
+                Err(Stop::Damaged(error, lost)) if self.keep_going => {
+                    run.failed.insert(number);
+                    let name = name_of(number, &entry);
+                    run.restored.failed.push(Failure { name, error, lost });
+                }
+                Err(Stop::Damaged(error, _) | Stop::Other(error)) => return Err(error),
+            }
+        }
+        run.finish_folders()?;
+        Ok(run.restored)
+    }
+
+    fn check_paths(&self, reader: &Reader) -> Result<()> {
+        for path in &self.paths {
+            // A folder may be there by what is below it alone.
+            let folder = [path.as_slice(), b"/"].concat();
+            let below = |name: &[u8]| name.starts_with(&folder);
+            match reader.find(path) {
+                Ok(_) => {}
+                Err(Error::NotFound { name, nearest }) => {
+                    if !reader.entries(0).flatten().any(|(_, entry)| below(&entry.name)) {
+                        return Err(Error::NotFound { name, nearest });
+                    }
+                }
+                Err(_) if self.keep_going => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn name_of(number: u64, entry: &Entry) -> String {
+    match entry.name.is_empty() {
+        true => format!("#{number}"),
+        false => entry.display_name().into_owned(),
+    }
+}
+
+/// Why a record was not restored: damage, which one may go on from, or else.
+enum Stop {
+    Damaged(Error, Vec<Range<u64>>),
+    Other(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        match error {
+            Error::Corrupt { .. } | Error::Unsupported { .. } => Stop::Damaged(error, Vec::new()),
+            other => Stop::Other(other),
+        }
+    }
+}
+
+struct Run<'a> {
+    restore: &'a Restore,
+    reader: &'a Reader,
+    feed: Feed,
+    place: Places,
+    /// Folders, whose permissions and times are set when all is in them.
+    folders: Vec<(Vec<u8>, Meta)>,
+    /// Where the content of a hard link's file went, when the file itself was not asked for.
+    copies: HashMap<u64, Vec<u8>>,
+    failed: HashSet<u64>,
+    as_root: bool,
+    restored: Restored,
+    aside: u64,
+}
+
+impl Run<'_> {
+    fn restore(
+        &mut self,
+        number: u64,
+        entry: &Entry,
+        progress: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<(), Stop> {
+        if entry.name.is_empty() {
+            // Content without a name is nobody's file.
+            return match entry.kind {
+                Kind::Data => Ok(()),
+                _ => Err(Error::Corrupt { what: "record name", at: Place::Record(number) }.into()),
+            };
+        }
+        if !is_inside(&entry.name) {
+            let name = entry.display_name().into_owned();
+            let error = format!("{name:?} would lead out of the target, and is not written");
+            return Err(Stop::Damaged(Error::invalid(error), Vec::new()));
+        }
+        match &entry.kind {
+            Kind::Directory => {
+                self.place.make_folder(&entry.name)?;
+                if let Some(meta) = &entry.meta {
+                    self.folders.push((entry.name.clone(), meta.clone()));
+                }
+                Ok(())
+            }
+            Kind::Data | Kind::File => self.file(&entry.name, entry, true, progress),
+            Kind::Hardlink(to) => self.link(*to, entry, progress),
+            Kind::Symlink(target) => {
+                let target = OsString::from_vec(target.clone());
+                self.special(entry, |dir, name| rustix::fs::symlinkat(target.as_os_str(), dir, name))
+            }
+            Kind::Fifo => self.node(entry, FileType::Fifo, 0),
+            Kind::CharDevice(major, minor) => {
+                self.node(entry, FileType::CharacterDevice, rustix::fs::makedev(*major, *minor))
+            }
+            Kind::BlockDevice(major, minor) => {
+                self.node(entry, FileType::BlockDevice, rustix::fs::makedev(*major, *minor))
+            }
+        }
+    }
+
+    fn aside_name(&mut self) -> OsString {
+        self.aside += 1;
+        format!("{ASIDE}{}-{}", std::process::id(), self.aside).into()
+    }
+
+    /// A file with its content, written aside and then named.
+    fn file(
+        &mut self,
+        name: &[u8],
+        entry: &Entry,
+        in_feed: bool,
+        progress: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<(), Stop> {
+        let aside = self.aside_name();
+        let path = self.place.path(name);
+        let at = |e: Errno| Error::io_at(&path, e);
+        let keep_going = self.restore.keep_going;
+        let (dir, base) = self.place.parent(name)?;
+        if !self.restore.overwrite && exists(dir, &base) {
+            return Err(Stop::Other(already_there(&path)));
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // With metadata to come, nobody else may look at it before.
+        let mode = if entry.meta.is_some() { 0o600 } else { 0o666 };
+        let fd = rustix::fs::openat(dir, &aside, flags, Mode::from_raw_mode(mode)).map_err(at)?;
+        let mut file = File::from(fd);
+        let remove = |error: Stop| {
+            let _ = rustix::fs::unlinkat(dir, &aside, AtFlags::empty());
+            error
+        };
+        let mut lost = Vec::new();
+        let written = match in_feed {
+            true => self.feed.copy(entry, &mut file, &path, keep_going, &mut lost, progress),
+            false => copy_record(self.reader, entry, &mut file, &path, keep_going, &mut lost, progress),
+        };
+        let first = match written {
+            Ok(first) => first,
+            Err(error) => return Err(remove(error.into())),
+        };
+        if let Some(meta) = &entry.meta {
+            set_meta(file.as_fd(), meta, self.as_root).map_err(|e| remove(at(e).into()))?;
+        }
+        drop(file);
+        self.restored.bytes += entry.len();
+        let base = match lost.is_empty() {
+            true => base,
+            false => {
+                let mut damaged = base;
+                damaged.push(DAMAGED);
+                damaged
+            }
+        };
+        name_it(dir, &aside, &base, self.restore.overwrite).map_err(|e| remove(match e {
+            Errno::EXIST => already_there(&path).into(),
+            e => at(e).into(),
+        }))?;
+        match first {
+            None => Ok(()),
+            Some(error) => Err(Stop::Damaged(error, lost)),
+        }
+    }
+
+    /// Another name of a file; a copy of it when the file itself is not restored.
+    fn link(
+        &mut self,
+        to: u64,
+        entry: &Entry,
+        progress: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<(), Stop> {
+        let file = self.reader.entry(to)?;
+        if !matches!(file.kind, Kind::File | Kind::Data) || !is_inside(&file.name) {
+            let place = Place::Record(to);
+            return Err(Error::Corrupt { what: "hard link", at: place }.into());
+        }
+        if self.failed.contains(&to) {
+            let place = Place::Record(to);
+            return Err(Error::Corrupt { what: "the file that a hard link leads to", at: place }.into());
+        }
+        let source = match self.copies.get(&to) {
+            Some(copy) => copy.clone(),
+            None if self.restore.wants(&file.name) => file.name.clone(),
+            None => {
+                self.file(&entry.name, &file, false, progress)?;
+                self.copies.insert(to, entry.name.clone());
+                return Ok(());
+            }
+        };
+        let aside = self.aside_name();
+        let path = self.place.path(&entry.name);
+        let at = |e: Errno| Error::io_at(&path, e);
+        let (dir, base) = self.place.parent(&source)?;
+        let from = rustix::io::dup(dir).map_err(at)?;
+        let (dir, name) = self.place.parent(&entry.name)?;
+        if !self.restore.overwrite && exists(dir, &name) {
+            return Err(Stop::Other(already_there(&path)));
+        }
+        rustix::fs::linkat(&from, &base, dir, &aside, AtFlags::empty()).map_err(at)?;
+        let named = name_it(dir, &aside, &name, self.restore.overwrite);
+        // Renaming to another name of the same file does nothing, says POSIX.
+        let _ = rustix::fs::unlinkat(dir, &aside, AtFlags::empty());
+        Ok(named.map_err(at)?)
+    }
+
+    fn node(&mut self, entry: &Entry, kind: FileType, device: u64) -> Result<(), Stop> {
+        self.special(entry, |dir, name| {
+            rustix::fs::mknodat(dir, name, kind, Mode::RUSR | Mode::WUSR, device)
+        })
+    }
+
+    /// Something without content, made aside by `make` and then named.
+    fn special(
+        &mut self,
+        entry: &Entry,
+        make: impl FnOnce(BorrowedFd<'_>, &OsStr) -> rustix::io::Result<()>,
+    ) -> Result<(), Stop> {
+        let aside = self.aside_name();
+        let path = self.place.path(&entry.name);
+        let at = |e: Errno| Error::io_at(&path, e);
+        let (dir, base) = self.place.parent(&entry.name)?;
+        if !self.restore.overwrite && exists(dir, &base) {
+            return Err(Stop::Other(already_there(&path)));
+        }
+        make(dir, &aside).map_err(at)?;
+        let finish = || {
+            if let Some(meta) = &entry.meta {
+                set_meta_of_link(dir, &aside, entry, meta, self.as_root)?;
+            }
+            name_it(dir, &aside, &base, self.restore.overwrite)
+        };
+        Ok(finish().map_err(|e| {
+            let _ = rustix::fs::unlinkat(dir, &aside, AtFlags::empty());
+            at(e)
+        })?)
+    }
+
+    /// Permissions and times of folders, the deepest first, now that all is in them.
+    fn finish_folders(&mut self) -> Result<()> {
+        let mut folders = std::mem::take(&mut self.folders);
+        folders.sort_by(|a, b| b.0.cmp(&a.0));
+        for (name, meta) in folders {
+            let path = self.place.path(&name);
+            let folder = self.place.open_folder(&name, false)?;
+            set_meta(folder.as_fd(), &meta, self.as_root).map_err(|e| Error::io_at(&path, e))?;
+        }
+        Ok(())
+    }
+}
+
+/// True when a name leads to a place below where it starts.
+fn is_inside(name: &[u8]) -> bool {
+    let mut parts = name.split(|&b| b == b'/');
+    parts.all(|part| !part.is_empty() && part != b"." && part != b"..") && !name.contains(&0)
+}
+
+fn exists(dir: BorrowedFd<'_>, name: &OsStr) -> bool {
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+}
+
+fn already_there(path: &Path) -> Error {
+    Error::io_at(path, std::io::ErrorKind::AlreadyExists)
+}
+
+/// Gives what was made aside its name, in one step.
+fn name_it(dir: BorrowedFd<'_>, aside: &OsStr, name: &OsStr, overwrite: bool) -> rustix::io::Result<()> {
+    if overwrite {
+        return rustix::fs::renameat(dir, aside, dir, name);
+    }
+    match rustix::fs::renameat_with(dir, aside, dir, name, RenameFlags::NOREPLACE) {
+        // Not every file system knows how; that nothing is there was checked before.
+        Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::renameat(dir, aside, dir, name),
+        other => other,
+    }
+}
+
+fn times(meta: &Meta) -> Timestamps {
+    let (seconds, nanoseconds) = meta.modified;
+    let time = Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() };
+    Timestamps { last_access: time, last_modification: time }
+}
+
+/// What a permission or attribute costs that the system or file system does not grant
+/// is that one thing, not the file: it is passed over.
+fn granted(result: rustix::io::Result<()>) -> rustix::io::Result<()> {
+    match result {
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::INVAL) => Ok(()),
+        other => other,
+    }
+}
+
+fn owner(meta: &Meta) -> (Option<rustix::fs::Uid>, Option<rustix::fs::Gid>) {
+    let of = |id: u32| (id != u32::MAX).then_some(id);
+    (of(meta.user).map(rustix::fs::Uid::from_raw), of(meta.group).map(rustix::fs::Gid::from_raw))
+}
+
+/// Owner first, for changing it clears the set-user-id bits; time last.
+fn set_meta(fd: BorrowedFd<'_>, meta: &Meta, as_root: bool) -> rustix::io::Result<()> {
+    let mut mode = meta.mode;
+    if as_root {
+        let (user, group) = owner(meta);
+        rustix::fs::fchown(fd, user, group)?;
+    } else {
+        // A program that runs as its owner must not become one that runs as another.
+        mode &= 0o1777;
+    }
+    rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))?;
+    for (name, value) in &meta.attributes {
+        granted(rustix::fs::fsetxattr(fd, OsStr::from_bytes(name), value, rustix::fs::XattrFlags::empty()))?;
+    }
+    rustix::fs::futimens(fd, &times(meta))
+}
+
+/// The same for what cannot be opened without following or disturbing it.
+fn set_meta_of_link(
+    dir: BorrowedFd<'_>,
+    name: &OsStr,
+    entry: &Entry,
+    meta: &Meta,
+    as_root: bool,
+) -> rustix::io::Result<()> {
+    if as_root {
+        let (user, group) = owner(meta);
+        rustix::fs::chownat(dir, name, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    if !matches!(entry.kind, Kind::Symlink(_)) {
+        let mode = if as_root { meta.mode } else { meta.mode & 0o1777 };
+        rustix::fs::chmodat(dir, name, Mode::from_raw_mode(mode), AtFlags::empty())?;
+    }
+    for (key, value) in &meta.attributes {
+        // There is no call that sets them by folder and name.
+        let path = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name);
+        let flags = rustix::fs::XattrFlags::empty();
+        granted(rustix::fs::lsetxattr(&path, OsStr::from_bytes(key), value, flags))?;
+    }
+    rustix::fs::utimensat(dir, name, &times(meta), AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// Folders below the target, opened name by name without following links.
+struct Places {
+    root: OwnedFd,
+    target: PathBuf,
+    /// The folder used last: neighbours share it.
+    last: Option<(Vec<u8>, OwnedFd)>,
+}
+
+impl Places {
+    fn path(&self, name: &[u8]) -> PathBuf {
+        self.target.join(OsStr::from_bytes(name))
+    }
+
+    /// The open folder that a name lies in, made where it is missing, and the last
+    /// part of the name.
+    fn parent(&mut self, name: &[u8]) -> Result<(BorrowedFd<'_>, OsString)> {
+        let cut = name.iter().rposition(|&b| b == b'/');
+        let base = OsString::from_vec(name[cut.map_or(0, |i| i + 1)..].to_vec());
+        let Some(cut) = cut else { return Ok((self.root.as_fd(), base)) };
+        let folder = &name[..cut];
+        if self.last.as_ref().is_none_or(|(last, _)| last != folder) {
+            let fd = self.open_folder(folder, true)?;
+            self.last = Some((folder.to_vec(), fd));
+        }
+        let fd = self.last.as_ref().map_or(self.root.as_fd(), |(_, fd)| fd.as_fd());
+        Ok((fd, base))
+    }
+
+    fn open_folder(&self, name: &[u8], make: bool) -> Result<OwnedFd> {
+        let path = self.path(name);
+        let at = |e: Errno| Error::io_at(&path, match e {
+            // A link, or a file, stands where a folder should be.
+            Errno::LOOP | Errno::NOTDIR => std::io::Error::other(
+                "not a folder of its own: a link or a file is in the way, and is not followed",
+            ),
+            e => e.into(),
+        });
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+        let mut here: Option<OwnedFd> = None;
+        for part in name.split(|&b| b == b'/') {
+            let part = OsStr::from_bytes(part);
+            let dir = here.as_ref().map_or(self.root.as_fd(), |fd| fd.as_fd());
+            let next = match rustix::fs::openat(dir, part, flags, Mode::empty()) {
+                Err(Errno::NOENT) if make => {
+                    rustix::fs::mkdirat(dir, part, Mode::from_raw_mode(0o777)).map_err(at)?;
+                    rustix::fs::openat(dir, part, flags, Mode::empty())
+                }
+                other => other,
+            };
+            here = Some(next.map_err(at)?);
+        }
+        here.ok_or_else(|| Error::invalid("an empty path"))
+    }
+
+    fn make_folder(&mut self, name: &[u8]) -> Result<()> {
+        let path = self.path(name);
+        let (dir, base) = self.parent(name)?;
+        match rustix::fs::mkdirat(dir, &base, Mode::RWXU) {
+            Ok(()) => Ok(()),
+            // Fails where it is not a folder.
+            Err(Errno::EXIST) => self.open_folder(name, false).map(drop),
+            Err(error) => Err(Error::io_at(&path, error)),
+        }
+    }
+}
+
+/// The content of the records that are restored, decoded ahead in their order.
+struct Feed {
+    stream: Stream,
+    reader: Reader,
+    /// The piece at hand: its range, and whether it could be read.
+    piece: Option<(Range<u64>, Vec<u8>, Result<()>)>,
+}
+
+impl Feed {
+    fn new(restore: Restore, reader: Reader) -> Feed {
+        let (records, threads) = (reader.records(), restore.threads);
+        let (entries, mut number) = (reader.clone(), 0);
+        // Neighbouring records are read as one range.
+        let mut pending: Option<Range<u64>> = None;
+        let ranges = std::iter::from_fn(move || {
+            while number < records {
+                number += 1;
+                let Ok(entry) = entries.entry(number - 1) else { continue };
+                if !entry.kind.has_content()
+                    || entry.range.is_empty()
+                    || entry.name.is_empty()
+                    || !is_inside(&entry.name)
+                    || !restore.wants(&entry.name)
+                {
+                    continue;
+                }
+                match &mut pending {
+                    Some(range) if range.end == entry.range.start => range.end = entry.range.end,
+                    pending => {
+                        if let Some(range) = pending.replace(entry.range) {
+                            return Some(range);
+                        }
+                    }
+                }
+            }
+            pending.take()
+        });
+        let stream = Stream::new(reader.clone(), ranges, threads);
+        Feed { stream, reader, piece: None }
+    }
+
+    /// Writes the content of the record that comes next. Returns the first damage
+    /// when it went on after it; what is lost is added to `lost`.
+    fn copy(
+        &mut self,
+        entry: &Entry,
+        file: &mut File,
+        path: &Path,
+        keep_going: bool,
+        lost: &mut Vec<Range<u64>>,
+        progress: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<Option<Error>> {
+        let mut out = Out::new(entry, file, path);
+        let (mut offset, mut first) = (entry.range.start, None);
+        while offset < entry.range.end {
+            let fits = self.piece.as_ref().is_some_and(|(range, ..)| range.contains(&offset));
+            if !fits {
+                if let Some((_, buf, _)) = self.piece.take() {
+                    self.stream.recycle(buf);
+                }
+                self.piece = self.stream.next_piece();
+                if self.piece.is_none() {
+                    // The index gave this record to the feed's list and now another.
+                    return Err(Error::Changed { what: "the archive" });
+                }
+                continue;
+            }
+            let Some((range, buf, result)) = &mut self.piece else { continue };
+            let end = entry.range.end.min(range.end);
+            if let Err(error) = result {
+                if !keep_going {
+                    return Err(error.again());
+                }
+                let damage = self.reader.read_what_is_left(range.start, buf);
+                first.get_or_insert(error.again());
+                let (piece, damage) = (range.clone(), damage?);
+                // The zeros of what is lost stay in the buffer for whoever needs it next.
+                for gap in &damage {
+                    let (from, to) = (gap.start.max(offset), gap.end.min(end));
+                    if from < to {
+                        lost.push(from - entry.range.start..to - entry.range.start);
+                    }
+                }
+                out.write(&buf[(offset - piece.start) as usize..(end - piece.start) as usize])?;
+            } else {
+                out.write(&buf[(offset - range.start) as usize..(end - range.start) as usize])?;
+            }
+            progress(end - offset)?;
+            offset = end;
+        }
+        out.finish()?;
+        if lost.is_empty() {
+            first = None;
+        }
+        Ok(first)
+    }
+}
+
+/// Copies one record that is not in the feed.
+fn copy_record(
+    reader: &Reader,
+    entry: &Entry,
+    file: &mut File,
+    path: &Path,
+    keep_going: bool,
+    lost: &mut Vec<Range<u64>>,
+    progress: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<Option<Error>> {
+    let stream = Stream::new(reader.clone(), std::iter::once(entry.range.clone()), 1);
+    let mut feed = Feed { stream, reader: reader.clone(), piece: None };
+    feed.copy(entry, file, path, keep_going, lost, progress)
+}
+
+/// Writes content where it belongs in a file, around its holes.
+struct Out<'a> {
+    file: &'a mut File,
+    path: &'a Path,
+    pieces: std::vec::IntoIter<Range<u64>>,
+    now: Range<u64>,
+    len: Option<u64>,
+}
+
+impl<'a> Out<'a> {
+    fn new(entry: &Entry, file: &'a mut File, path: &'a Path) -> Out<'a> {
+        let (pieces, len) = match &entry.extents {
+            Some(extents) => (extents.data.clone(), Some(extents.len)),
+            None => (vec![0..entry.len()], None),
+        };
+        Out { file, path, pieces: pieces.into_iter(), now: 0..0, len }
+    }
+
+    fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            if self.now.is_empty() {
+                let Some(piece) = self.pieces.next() else { return Ok(()) };
+                if self.len.is_some() {
+                    self.file
+                        .seek(SeekFrom::Start(piece.start))
+                        .map_err(|e| Error::io_at(self.path, e))?;
+                }
+                self.now = piece;
+                continue;
+            }
+            let len = (self.now.end - self.now.start).min(bytes.len() as u64);
+            let (now, later) = bytes.split_at(len as usize);
+            self.file.write_all(now).map_err(|e| Error::io_at(self.path, e))?;
+            self.now.start += len;
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<()> {
+        match self.len {
+            Some(len) => self.file.set_len(len).map_err(|e| Error::io_at(self.path, e)),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,682 @@
+//! Writes an archive front to back: cuts content into blocks, compresses them on
+//! all cores, and writes them in order.
+
+use std::io::{Read, Write};
+
+use crate::archive::format::{ChapterRef, Footer};
+use crate::archive::reader::Reader;
+use crate::blocks::{CHAPTER_CONTENT, MAX_BLOCKS, TableBuilder};
+use crate::codec::{Codec, Scratch};
+use crate::envelope::{Container, HEADER_LEN, Kind as SectionKind, header, trailer};
+use crate::error::{Error, Result};
+use crate::io::into_io;
+use crate::parallel::{Pipeline, default_threads};
+use crate::records::{Child, Entry, NameWatch, Page, PageBuilder, RecordTree, build_tree};
+use crate::wire::{crc32c, crc64, crc64_join};
+
+/// Content goes to the workers in pieces of at least this size: handing over
+/// takes microseconds, which a small block should not pay alone.
+const BATCH: usize = 128 << 10;
+/// Record pages of one chapter, in memory: with more, the chapter ends.
+const MAX_PENDING_PAGES: usize = 4 << 20;
+/// With aligned records, a block is cut at this many times its length even
+/// where no record ends.
+const MAX_STRETCH: usize = 4;
+const MIN_BLOCK: usize = 1 << 10;
+const MAX_BLOCK: usize = 16 << 20;
+
+/// How an archive is written.
+///
+/// ```
+/// use fiche::archive::Options;
+/// use fiche::codec::Codec;
+///
+/// let options = Options::default().codec(Codec::Lz4).level(9).block_len(64 << 10).threads(2);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    codec: Codec,
+    level: Option<i32>,
+    block_len: usize,
+    align_records: bool,
+    threads: usize,
+}
+
+impl Default for Options {
+    /// zstd at its default level, blocks of 16 KiB, all cores.
+    fn default() -> Options {
+        Options {
+            codec: Codec::Zstd,
+            level: None,
+            block_len: 16 << 10,
+            align_records: false,
+            threads: default_threads(),
+        }
+    }
+}
+
+impl Options {
+    /// The codec of every block that shrinks.
+    #[must_use]
+    pub fn codec(self, codec: Codec) -> Options {
+        Options { codec, ..self }
+    }
+
+    /// The codec's level, one of [`Codec::levels`]; its default level otherwise.
+    #[must_use]
+    pub fn level(self, level: i32) -> Options {
+        Options { level: Some(level), ..self }
+    }
+
+    /// Length of a block in bytes, 1 KiB to 16 MiB: what a read decodes at least.
+    #[must_use]
+    pub fn block_len(self, block_len: usize) -> Options {
+        Options { block_len, ..self }
+    }
+
+    /// Lets blocks end where records end: each holds whole records, as many as
+    /// it takes to reach the block length (section 2 of the paper). A record
+    /// longer than four times that (or than 16 MiB) is cut all the same.
+    #[must_use]
+    pub fn align_records(self, align_records: bool) -> Options {
+        Options { align_records, ..self }
+    }
+
+    /// How many threads compress; 1 means the caller's alone. The archive is the
+    /// same for any number.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Options {
+        Options { threads: threads.max(1), ..self }
+    }
+
+    fn the_level(&self) -> i32 {
+        self.level.unwrap_or(self.codec.default_level())
+    }
+
+    fn check(&self) -> Result<()> {
+        if !(MIN_BLOCK..=MAX_BLOCK).contains(&self.block_len) {
+            return Err(Error::invalid("a block is 1 KiB to 16 MiB long"));
+        }
+        if !self.codec.levels().contains(&self.the_level()) {
+            return Err(Error::invalid("this method has no such level"));
+        }
+        // Fails where the codec is not compiled in.
+        self.codec.compress(
+            self.the_level(),
+            [0; 64].as_slice().into(),
+            [0; 64].as_mut_slice().into(),
+            &mut Scratch::default(),
+        )?;
+        Ok(())
+    }
+
+    fn notes(&self) -> Vec<(String, String)> {
+        let note = |key: &str, value: String| (key.to_owned(), value);
+        vec![
+            note("writer", concat!("fiche ", env!("CARGO_PKG_VERSION")).to_owned()),
+            note("method", self.codec.name().to_owned()),
+            note("level", self.the_level().to_string()),
+            note("block", self.block_len.to_string()),
+            note("align", if self.align_records { "records" } else { "none" }.to_owned()),
+        ]
+    }
+}
+
+/// Some blocks on their way to a worker.
+#[derive(Default)]
+struct Batch {
+    data: Vec<u8>,
+    /// Where each block ends in `data`.
+    ends: Vec<usize>,
+    stored: Vec<u8>,
+    /// What follows these blocks, when the chapter ends with them.
+    tail: Option<Tail>,
+}
+
+/// The record pages of a chapter, written behind its blocks.
+struct Tail {
+    pages: Vec<(Page, SectionKind)>,
+}
+
+/// The same blocks, compressed.
+struct Compressed {
+    batch: Batch,
+    stored_lens: Vec<usize>,
+    codec: Codec,
+    checksums: Vec<u32>,
+    content: u64,
+    result: Result<()>,
+}
+
+/// Compresses the blocks of a batch; what a worker does.
+fn compress(mut batch: Batch, codec: Codec, level: i32, scratch: &mut Scratch) -> Compressed {
+    let blocks = batch.ends.len();
+    let mut done = Compressed {
+        stored_lens: Vec::with_capacity(blocks),
+        codec,
+        checksums: Vec::with_capacity(blocks),
+        content: crc64(&batch.data),
+        result: Ok(()),
+        batch: Batch::default(),
+    };
+    batch.stored.resize(batch.data.len(), 0);
+    let (mut start, mut filled) = (0, 0);
+    for &end in &batch.ends {
+        let block = &batch.data[start..end];
+        // A block that does not shrink is stored as it is: so there is always room.
+        let room = &mut batch.stored[filled..filled + block.len()];
+        let shorter = block.len() - 1;
+        let packed = match codec {
+            Codec::Copy => Ok(None),
+            _ => codec.compress(level, block.into(), (&mut room[..shorter]).into(), scratch),
+        };
+        let len = match packed {
+            Ok(Some(len)) => len,
+            Ok(None) => {
+                room.copy_from_slice(block);
+                block.len()
+            }
+            Err(error) => {
+                done.result = Err(error);
+                break;
+            }
+        };
+        done.stored_lens.push(len);
+        done.checksums.push(crc32c(&room[..len]));
+        filled += len;
+        start = end;
+    }
+    batch.stored.truncate(filled);
+    done.batch = batch;
+    done
+}
+
+/// Writes an archive: records with [`add`](Writer::add) or
+/// [`begin`](Writer::begin), plain bytes through [`std::io::Write`], and at the
+/// end [`finish`](Writer::finish), without which nothing can be read.
+///
+/// Memory: (2 * threads + 8) times the larger of a block and 128 KiB, one
+/// chapter's table, 4 MiB of record pages, and the names of the records.
+pub struct Writer<W: Write> {
+    cutter: Cutter,
+    pipeline: Pipeline<Batch, Compressed>,
+    sink: Sink<W>,
+    /// The record that is being written: its entry, number and start.
+    open: Option<(Entry, u64)>,
+    pages: PageBuilder,
+    names: NameWatch,
+    first_record: u64,
+    next_record: u64,
+    /// The archive that is being added to.
+    before: Option<Reader>,
+    poisoned: bool,
+}
+
+/// Cuts content into blocks and gathers them into batches. What it decides
+/// depends on the content alone, so that any number of threads writes the same.
+struct Cutter {
+    block_len: usize,
+    align_records: bool,
+    batch: Batch,
+    spare: Vec<Batch>,
+    /// Where the block that is being filled starts in the batch.
+    block_start: usize,
+    /// Decoded bytes taken so far, in the whole archive.
+    len: u64,
+    chapter_blocks: usize,
+    chapter_len: u64,
+    chapter_pages: Vec<(Page, SectionKind)>,
+    pages_weight: usize,
+}
+
+/// Writes what is finished, in order, and knows where it is.
+pub(super) struct Sink<W: Write> {
+    out: W,
+    pub pos: u64,
+    pub footer: Footer,
+    pub children: Vec<Child>,
+    chapter: TableBuilder,
+    chapter_pos: u64,
+    pub scratch: Scratch,
+    buffer: Vec<u8>,
+}
+
+impl<W: Write> Writer<W> {
+    /// Starts an archive: writes its header.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a block length or level that there is not,
+    /// [`Error::Unsupported`] for a codec not compiled in, [`Error::Io`].
+    pub fn new(mut out: W, options: Options) -> Result<Writer<W>> {
+        options.check()?;
+        out.write_all(&header(Container::Archive))?;
+        let footer = Footer { notes: options.notes(), ..Footer::default() };
+        Writer::resume(Sink::new(out, HEADER_LEN, footer), &options)
+    }
+
+    /// Goes on behind what `footer` tells of; `out` stands at `pos`.
+    pub(super) fn resume(sink: Sink<W>, options: &Options) -> Result<Writer<W>> {
+        options.check()?;
+        let (codec, level) = (options.codec, options.the_level());
+        let pipeline = Pipeline::new(options.threads, || {
+            let mut scratch = Scratch::default();
+            move |batch| compress(batch, codec, level, &mut scratch)
+        });
+        Ok(Writer {
+            cutter: Cutter {
+                block_len: options.block_len,
+                align_records: options.align_records,
+                batch: Batch::default(),
+                spare: Vec::new(),
+                block_start: 0,
+                len: sink.footer.len,
+                chapter_blocks: 0,
+                chapter_len: 0,
+                chapter_pages: Vec::new(),
+                pages_weight: 0,
+            },
+            pipeline,
+            open: None,
+            pages: PageBuilder::default(),
+            names: NameWatch::default(),
+            first_record: sink.footer.records,
+            next_record: sink.footer.records,
+            before: None,
+            poisoned: false,
+            sink,
+        })
+    }
+
+    /// Makes names that this archive has count as taken.
+    pub(super) fn stand_on(&mut self, before: Reader) {
+        self.before = Some(before);
+    }
+
+    /// The record of this name in the archive that is being added to.
+    pub(super) fn find_before(&self, name: &[u8]) -> Result<Option<Entry>> {
+        match &self.before {
+            Some(reader) if !name.is_empty() => {
+                Ok(reader.inner().index.find(name)?.map(|(_, entry)| entry))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn take_name(&mut self, name: &[u8]) -> Result<u64> {
+        if self.find_before(name)?.is_some() {
+            let name = String::from_utf8_lossy(name);
+            return Err(Error::invalid(format!("the archive has a record {name:?} already")));
+        }
+        self.names.push(name, self.next_record - self.first_record)?;
+        self.next_record += 1;
+        Ok(self.next_record - 1)
+    }
+
+    /// Length of the content so far, in bytes.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.cutter.len
+    }
+
+    /// Bytes written to the file so far; some are still on their way.
+    #[must_use]
+    pub fn stored(&self) -> u64 {
+        self.sink.pos
+    }
+
+    /// Begins a record; what is written until [`end`](Writer::end) is its
+    /// content. Returns its number. The writer sets the entry's range.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when a record is open already, has a name that another
+    /// one has or that is not allowed, or is of a kind that has no content.
+    pub fn begin(&mut self, mut entry: Entry) -> Result<u64> {
+        self.check()?;
+        if self.open.is_some() {
+            return Err(Error::invalid("a record is begun before the last one has ended"));
+        }
+        if !entry.kind.has_content() {
+            return Err(Error::invalid("a record of this kind has no content"));
+        }
+        entry.check()?;
+        let number = self.take_name(&entry.name)?;
+        entry.range = self.cutter.len..self.cutter.len;
+        self.open = Some((entry, number));
+        Ok(number)
+    }
+
+    /// Ends the record that was begun last.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when none is open, or when the content of a sparse one
+    /// is not as long as its pieces; [`Error::Io`].
+    pub fn end(&mut self) -> Result<()> {
+        self.check()?;
+        let none = Error::invalid("no record is open");
+        let (mut entry, number) = self.open.take().ok_or(none)?;
+        entry.range.end = self.cutter.len;
+        if let Some(extents) = &entry.extents {
+            let sum: u64 = extents.data.iter().map(|piece| piece.end - piece.start).sum();
+            if sum != entry.range.end - entry.range.start {
+                self.poisoned = true;
+                return Err(Error::invalid("content and pieces of a sparse file differ"));
+            }
+        }
+        let expected = entry.range.start;
+        self.push_entry(entry, number, expected)?;
+        let full = self.cutter.align_records && self.cutter.pending() >= self.cutter.block_len;
+        if full { self.cut() } else { Ok(()) }
+    }
+
+    /// Adds a record with all that `content` gives. Returns its number.
+    ///
+    /// # Errors
+    /// Those of [`begin`](Writer::begin) and of reading and writing.
+    pub fn add(&mut self, entry: Entry, content: &mut dyn Read) -> Result<u64> {
+        let number = self.begin(entry)?;
+        std::io::copy(content, self)?;
+        self.end()?;
+        Ok(number)
+    }
+
+    /// Adds a record that needs no content of its own: a directory, a link, or
+    /// one whose `range` is content that was written before. Returns its number.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] as in [`begin`](Writer::begin), or when the range is
+    /// not of what was written before, or a hard link not to a record before.
+    pub fn add_entry(&mut self, mut entry: Entry) -> Result<u64> {
+        self.check()?;
+        if self.open.is_some() {
+            return Err(Error::invalid("a record is begun before the last one has ended"));
+        }
+        entry.check()?;
+        if !entry.kind.has_content() {
+            entry.range = self.cutter.len..self.cutter.len;
+            entry.extents = None;
+        }
+        if entry.range.start > entry.range.end || entry.range.end > self.cutter.len {
+            return Err(Error::invalid("a record's content was never written"));
+        }
+        if matches!(entry.kind, crate::records::Kind::Hardlink(to) if to >= self.next_record) {
+            return Err(Error::invalid("a hard link leads to no record before it"));
+        }
+        let number = self.take_name(&entry.name)?;
+        self.push_entry(entry, number, self.cutter.len)?;
+        Ok(number)
+    }
+
+    fn push_entry(&mut self, entry: Entry, number: u64, expected: u64) -> Result<()> {
+        if let Some(page) = self.pages.push(entry, number, expected) {
+            self.cutter.add_page(page, SectionKind::RecordPage);
+            if self.cutter.pages_weight >= MAX_PENDING_PAGES {
+                self.cut()?;
+                self.end_chapter()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the index and the footer, and gives back what was written to.
+    /// Only now is the archive whole.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when a record is still open; [`Error::Io`].
+    pub fn finish(self) -> Result<W> {
+        self.finish_with(|_| Ok(()))
+    }
+
+    /// As [`finish`](Writer::finish); `sync` is called before the trailer is
+    /// written, which makes everything before it count.
+    pub(super) fn finish_with(mut self, sync: impl FnOnce(&mut W) -> Result<()>) -> Result<W> {
+        self.check()?;
+        if self.open.is_some() {
+            return Err(Error::invalid("the last record has not ended"));
+        }
+        self.cut()?;
+        if let Some(page) = self.pages.flush() {
+            self.cutter.add_page(page, SectionKind::RecordPage);
+        }
+        self.end_chapter()?;
+        while let Some(done) = self.pipeline.pop() {
+            self.sink.take(done)?;
+        }
+        self.sink.finish(self.names, sync)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.poisoned { Err(Error::Poisoned) } else { Ok(()) }
+    }
+
+    /// Takes content; blocks that are full go to the workers.
+    fn take(&mut self, mut bytes: &[u8]) -> Result<()> {
+        self.check()?;
+        let limit = self.cutter.limit();
+        while !bytes.is_empty() {
+            let room = limit - self.cutter.pending();
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.cutter.batch.data.extend_from_slice(now);
+            self.cutter.len += now.len() as u64;
+            bytes = later;
+            if self.cutter.pending() == limit {
+                self.cut()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the block that is being filled, and the batch and chapter that it fills.
+    fn cut(&mut self) -> Result<()> {
+        let cutter = &mut self.cutter;
+        let len = cutter.pending();
+        if len > 0 {
+            cutter.block_start = cutter.batch.data.len();
+            cutter.batch.ends.push(cutter.block_start);
+            cutter.chapter_blocks += 1;
+            cutter.chapter_len += len as u64;
+        }
+        if cutter.chapter_blocks >= MAX_BLOCKS || cutter.chapter_len >= CHAPTER_CONTENT {
+            return self.end_chapter();
+        }
+        if self.cutter.batch.data.len() + self.cutter.limit() > BATCH.max(self.cutter.limit()) {
+            return self.submit(None);
+        }
+        Ok(())
+    }
+
+    /// Ends the chapter behind the last block that was cut, if there is anything in it.
+    fn end_chapter(&mut self) -> Result<()> {
+        if self.cutter.chapter_blocks == 0 && self.cutter.chapter_pages.is_empty() {
+            return Ok(());
+        }
+        // Its name would be lost if the file were cut behind this chapter.
+        if let Some((entry, number)) = &self.open
+            && self.cutter.len > entry.range.start
+        {
+            let (mut entry, expected) = (entry.clone(), entry.range.start);
+            entry.range.end = self.cutter.len;
+            // The pieces of a sparse file that are there are not told apart from
+            // those that follow: it is recovered as plain content.
+            entry.extents = None;
+            self.cutter.add_page(Page::of(vec![entry], *number, expected), SectionKind::BegunRecord);
+        }
+        self.cutter.chapter_blocks = 0;
+        self.cutter.chapter_len = 0;
+        self.cutter.pages_weight = 0;
+        let pages = std::mem::take(&mut self.cutter.chapter_pages);
+        self.submit(Some(Tail { pages }))
+    }
+
+    /// Hands the batch to the workers, and writes what they have finished.
+    fn submit(&mut self, tail: Option<Tail>) -> Result<()> {
+        let spare = self.cutter.spare.pop().unwrap_or_default();
+        let mut batch = std::mem::replace(&mut self.cutter.batch, spare);
+        self.cutter.block_start = 0;
+        batch.tail = tail;
+        if let Some(done) = self.pipeline.push(batch) {
+            let mut batch = self.sink.take(done).inspect_err(|_| self.poisoned = true)?;
+            batch.data.clear();
+            batch.ends.clear();
+            self.cutter.spare.push(batch);
+        }
+        Ok(())
+    }
+}
+
+impl Cutter {
+    /// Bytes in the block that is being filled.
+    fn pending(&self) -> usize {
+        self.batch.data.len() - self.block_start
+    }
+
+    /// The length at which a block is cut wherever it is.
+    fn limit(&self) -> usize {
+        match self.align_records {
+            true => (self.block_len * MAX_STRETCH).min(MAX_BLOCK),
+            false => self.block_len,
+        }
+    }
+
+    fn add_page(&mut self, page: Page, kind: SectionKind) {
+        self.pages_weight += page.weight();
+        self.chapter_pages.push((page, kind));
+    }
+}
+
+impl<W: Write> Write for Writer<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.take(bytes).map_err(into_io)?;
+        Ok(bytes.len())
+    }
+
+    /// Does nothing: only [`finish`](Writer::finish) makes an archive.
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<W: Write> Sink<W> {
+    pub fn new(out: W, pos: u64, footer: Footer) -> Sink<W> {
+        Sink {
+            out,
+            pos,
+            footer,
+            children: Vec::new(),
+            chapter: TableBuilder::default(),
+            chapter_pos: pos,
+            scratch: Scratch::default(),
+            buffer: Vec::new(),
+        }
+    }
+
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.out.write_all(bytes)?;
+        self.pos += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Writes finished blocks, and the end of the chapter if it is there.
+    /// Returns the batch for its buffers.
+    fn take(&mut self, done: Compressed) -> Result<Batch> {
+        done.result?;
+        let mut batch = done.batch;
+        self.write(&batch.stored)?;
+        let mut start = 0;
+        let blocks = batch.ends.iter().zip(&done.stored_lens).zip(&done.checksums);
+        for ((&end, &stored_len), &checksum) in blocks {
+            self.chapter.push(done.codec as u8, (end - start) as u64, stored_len as u64, checksum);
+            start = end;
+        }
+        self.chapter.add_content(done.content, batch.data.len() as u64);
+        if let Some(tail) = batch.tail.take() {
+            self.end_chapter(tail)?;
+        }
+        Ok(batch)
+    }
+
+    fn end_chapter(&mut self, tail: Tail) -> Result<()> {
+        for (page, kind) in tail.pages {
+            self.put(|pos, out, scratch| {
+                let child = page.put(out, pos, kind, scratch);
+                (kind == SectionKind::RecordPage).then_some(child)
+            })?;
+        }
+        self.end_table()
+    }
+
+    /// Writes one section that `make` appends, and keeps it as a page of the index.
+    pub fn put(
+        &mut self,
+        make: impl FnOnce(u64, &mut Vec<u8>, &mut Scratch) -> Option<Child>,
+    ) -> Result<()> {
+        self.buffer.clear();
+        let child = make(self.pos, &mut self.buffer, &mut self.scratch);
+        self.children.extend(child);
+        let bytes = std::mem::take(&mut self.buffer);
+        self.write(&bytes)?;
+        self.buffer = bytes;
+        Ok(())
+    }
+
+    /// Writes the table of the chapter that has been gathered.
+    pub fn end_table(&mut self) -> Result<()> {
+        let chapter = std::mem::take(&mut self.chapter);
+        let before = (self.footer.len, self.footer.blocks);
+        self.buffer.clear();
+        let table = chapter.put(&mut self.buffer, self.pos, self.pos - self.chapter_pos, before);
+        let bytes = std::mem::take(&mut self.buffer);
+        self.write(&bytes)?;
+        self.buffer = bytes;
+        let (len, blocks) = (chapter.len(), chapter.blocks() as u64);
+        let (offset, first_block) = before;
+        self.footer.chapters.push(ChapterRef { table, offset, first_block, len, blocks });
+        self.footer.content = crc64_join(self.footer.content, chapter.content(), len);
+        self.footer.len += len;
+        self.footer.blocks += blocks;
+        self.chapter_pos = self.pos;
+        Ok(())
+    }
+
+    /// The table of the chapter that is being written.
+    pub fn chapter(&mut self) -> &mut TableBuilder {
+        &mut self.chapter
+    }
+
+    /// Writes the tree above the pages gathered, and then footer and trailer.
+    fn finish(
+        mut self,
+        names: NameWatch,
+        sync: impl FnOnce(&mut W) -> Result<()>,
+    ) -> Result<W> {
+        self.end_tree(|pos, out, scratch| names.finish(pos, out, scratch))?;
+        self.end_file(sync)
+    }
+
+    /// Writes the tree above the pages gathered so far; `names` says how its
+    /// names are found, and appends what that takes.
+    pub fn end_tree(
+        &mut self,
+        names: impl FnOnce(u64, &mut Vec<u8>, &mut Scratch) -> crate::records::Names,
+    ) -> Result<()> {
+        let mut out = Vec::new();
+        let children = std::mem::take(&mut self.children);
+        if let Some(tree) = build_tree(children, self.pos, &mut out, &mut self.scratch) {
+            let names = names(self.pos + out.len() as u64, &mut out, &mut self.scratch);
+            self.footer.records = tree.first + tree.count;
+            self.footer.trees.push(RecordTree { tree, names });
+        }
+        self.write(&out)
+    }
+
+    /// Writes footer and trailer, and calls `sync` in between.
+    pub fn end_file(mut self, sync: impl FnOnce(&mut W) -> Result<()>) -> Result<W> {
+        let mut out = Vec::new();
+        let footer = self.footer.put(&mut out, self.pos);
+        self.write(&out)?;
+        sync(&mut self.out)?;
+        self.write(&trailer(footer))?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}

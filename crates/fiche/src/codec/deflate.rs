@@ -1,0 +1,35 @@
+//! Raw deflate by libdeflate: whole blocks at a time.
+
+use libdeflater::{CompressionError, CompressionLvl, Compressor, Decompressor};
+
+use crate::error::{Error, Result};
+
+#[derive(Default)]
+pub(super) struct State {
+    /// The compressor of the level used last.
+    compressor: Option<(i32, Compressor)>,
+    decompressor: Option<Decompressor>,
+}
+
+pub(super) fn compress(
+    level: i32,
+    src: &[u8],
+    dst: &mut [u8],
+    state: &mut State,
+) -> Result<Option<usize>> {
+    if state.compressor.as_ref().is_none_or(|(l, _)| *l != level) {
+        let lvl = CompressionLvl::new(level)
+            .map_err(|_| Error::invalid("this method has no such level"))?;
+        state.compressor = Some((level, Compressor::new(lvl)));
+    }
+    let Some((_, compressor)) = &mut state.compressor else { return Ok(None) };
+    match compressor.deflate_compress(src, dst) {
+        Ok(len) => Ok(Some(len)),
+        Err(CompressionError::InsufficientSpace) => Ok(None),
+    }
+}
+
+pub(super) fn decompress(src: &[u8], dst: &mut [u8], state: &mut State) -> bool {
+    let decompressor = state.decompressor.get_or_insert_with(Decompressor::new);
+    decompressor.deflate_decompress(src, dst).is_ok_and(|len| len == dst.len())
+}

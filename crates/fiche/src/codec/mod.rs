@@ -1,0 +1,332 @@
+//! Codecs: each turns the bytes of one block into fewer, and back, alone.
+//!
+//! # Codecs
+//!
+//! | number | codec | stored bytes of a block |
+//! |---|---|---|
+//! | 0 | copy | the bytes themselves |
+//! | 1 | lz4 | one LZ4 block (block format, no frame, no length) |
+//! | 2 | deflate | one raw deflate stream (RFC 1951, no zlib or gzip wrapper) |
+//! | 3 | zstd | one Zstandard frame (RFC 8878) without its magic number ("magicless"), without checksum and dictionary |
+//! | 4 | lzma | raw LZMA2 chunks with their end marker; the decoder's dictionary is the block's length, at least 4096 bytes |
+//! | 5 | bzip2 | one bzip2 stream |
+//!
+//! Whatever the codec, a block whose stored length equals its decoded length is
+//! the bytes themselves: that is how a block is stored that does not shrink.
+//! A stored block is never longer than its decoded one, and never empty.
+
+#[cfg(feature = "bzip2")]
+mod bzip2;
+#[cfg(feature = "zlib")]
+mod deflate;
+#[cfg(feature = "lz4")]
+mod lz4;
+#[cfg(feature = "lzma")]
+mod lzma;
+mod zstd;
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use crate::error::{Error, Place, Result};
+use crate::pages::{Dst, Src};
+
+pub(crate) use zstd::{pack_section, unpack_section};
+
+/// A way to compress one block. The numbers are those of the file.
+///
+/// ```
+/// use fiche::codec::{Codec, Scratch};
+///
+/// let text = b"to be or not to be, that is to be, or not to be".as_slice();
+/// let mut scratch = Scratch::default();
+/// let mut stored = vec![0; text.len()];
+/// let codec = Codec::Zstd;
+/// let len = codec
+///     .compress(codec.default_level(), text.into(), stored.as_mut_slice().into(), &mut scratch)?
+///     .expect("this text shrinks");
+/// let mut decoded = vec![0; text.len()];
+/// codec.decompress(stored[..len].into(), decoded.as_mut_slice().into(), &mut scratch)?;
+/// assert_eq!(decoded, text);
+/// # Ok::<(), fiche::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum Codec {
+    /// No compression.
+    Copy = 0,
+    /// LZ4: the fastest to read. Levels 1 to 2 are fast ones, 3 to 12 high compression.
+    Lz4 = 1,
+    /// Deflate, as in zlib and gzip, by libdeflate. Levels 1 to 12.
+    Deflate = 2,
+    /// Zstandard. Levels -7 to 22.
+    Zstd = 3,
+    /// LZMA2, as in xz: small and slow. Levels 0 to 9.
+    Lzma = 4,
+    /// The block-sorting compressor. Levels 1 to 9: its work size in 100 kB.
+    Bzip2 = 5,
+}
+
+impl Codec {
+    /// Every codec, whether or not this build has it.
+    pub const ALL: [Codec; 6] =
+        [Codec::Copy, Codec::Lz4, Codec::Deflate, Codec::Zstd, Codec::Lzma, Codec::Bzip2];
+
+    /// The codec of this number in a file, if there is one.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Codec> {
+        Codec::ALL.into_iter().find(|codec| *codec as u8 == number)
+    }
+
+    /// The name under which people choose it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Codec::Copy => "copy",
+            Codec::Lz4 => "lz4",
+            Codec::Deflate => "zlib",
+            Codec::Zstd => "zstd",
+            Codec::Lzma => "lzma",
+            Codec::Bzip2 => "bzip2",
+        }
+    }
+
+    /// The levels it has, from fastest to smallest.
+    #[must_use]
+    pub fn levels(self) -> RangeInclusive<i32> {
+        match self {
+            Codec::Copy => 0..=0,
+            Codec::Lz4 | Codec::Deflate => 1..=12,
+            Codec::Zstd => -7..=22,
+            Codec::Lzma => 0..=9,
+            Codec::Bzip2 => 1..=9,
+        }
+    }
+
+    /// The level taken when none is asked for.
+    #[must_use]
+    pub fn default_level(self) -> i32 {
+        match self {
+            Codec::Copy => 0,
+            Codec::Lz4 => 1,
+            Codec::Deflate | Codec::Lzma => 6,
+            Codec::Zstd => 3,
+            Codec::Bzip2 => 9,
+        }
+    }
+
+    /// True when this build has it.
+    #[must_use]
+    pub fn is_compiled_in(self) -> bool {
+        match self {
+            Codec::Copy | Codec::Zstd => true,
+            Codec::Lz4 => cfg!(feature = "lz4"),
+            Codec::Deflate => cfg!(feature = "zlib"),
+            Codec::Lzma => cfg!(feature = "lzma"),
+            Codec::Bzip2 => cfg!(feature = "bzip2"),
+        }
+    }
+
+    /// Compresses `src` into the front of `dst` and returns how many bytes that
+    /// took, or `None` when `dst` has no room for them. The same input, level and
+    /// room give the same bytes.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a level outside [`Codec::levels`];
+    /// [`Error::Unsupported`] when this build does not have the codec.
+    pub fn compress(
+        self,
+        level: i32,
+        src: Src<'_>,
+        dst: Dst<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Option<usize>> {
+        if !self.levels().contains(&level) {
+            return Err(Error::invalid("this method has no such level"));
+        }
+        let (src, dst) = (src.contiguous(), dst.contiguous());
+        match self {
+            Codec::Copy => Ok(dst.get_mut(..src.len()).map(|room| {
+                room.copy_from_slice(src);
+                src.len()
+            })),
+            #[cfg(feature = "lz4")]
+            Codec::Lz4 => lz4::compress(level, src, dst, &mut scratch.bytes),
+            #[cfg(feature = "zlib")]
+            Codec::Deflate => deflate::compress(level, src, dst, &mut scratch.deflate),
+            Codec::Zstd => zstd::compress(level, src, dst, &mut scratch.zstd),
+            #[cfg(feature = "lzma")]
+            Codec::Lzma => lzma::compress(level, src, dst),
+            #[cfg(feature = "bzip2")]
+            Codec::Bzip2 => bzip2::compress(level, src, dst),
+            #[allow(unreachable_patterns)]
+            other => Err(other.not_compiled_in()),
+        }
+    }
+
+    /// Fills `dst` exactly with what `src` decodes to. `src` may hold anything.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when `src` is not the compressed form of exactly as
+    /// many bytes as `dst` has; [`Error::Unsupported`] when this build does not
+    /// have the codec. The contents of `dst` are then unspecified.
+    pub fn decompress(self, src: Src<'_>, dst: Dst<'_>, scratch: &mut Scratch) -> Result<()> {
+        let (src, dst) = (src.contiguous(), dst.contiguous());
+        let exact = match self {
+            Codec::Copy => src.len() == dst.len() && {
+                dst.copy_from_slice(src);
+                true
+            },
+            #[cfg(feature = "lz4")]
+            Codec::Lz4 => lz4::decompress(src, dst),
+            #[cfg(feature = "zlib")]
+            Codec::Deflate => deflate::decompress(src, dst, &mut scratch.deflate),
+            Codec::Zstd => zstd::decompress(src, dst, &mut scratch.zstd),
+            #[cfg(feature = "lzma")]
+            Codec::Lzma => lzma::decompress(src, dst),
+            #[cfg(feature = "bzip2")]
+            Codec::Bzip2 => bzip2::decompress(src, dst),
+            #[allow(unreachable_patterns)]
+            other => return Err(other.not_compiled_in()),
+        };
+        if exact {
+            Ok(())
+        } else {
+            Err(Error::Corrupt { what: "stored block", at: Place::Pos(0) })
+        }
+    }
+
+    #[allow(dead_code)]
+    fn not_compiled_in(self) -> Error {
+        let what = match self {
+            Codec::Lz4 => "lz4, which this build leaves out, as codec",
+            Codec::Deflate => "zlib, which this build leaves out, as codec",
+            Codec::Lzma => "lzma, which this build leaves out, as codec",
+            Codec::Bzip2 => "bzip2, which this build leaves out, as codec",
+            Codec::Copy | Codec::Zstd => "codec",
+        };
+        Error::Unsupported { what, found: self as u64 }
+    }
+}
+
+impl fmt::Display for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Codec {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Codec> {
+        let what = "the methods are copy, lz4, zlib, zstd, lzma and bzip2";
+        Codec::ALL.into_iter().find(|c| c.name() == name).ok_or(Error::invalid(what))
+    }
+}
+
+/// What codecs keep between calls so that a block costs no allocation: one for
+/// each thread. lzma and bzip2 allocate inside their libraries all the same.
+#[derive(Default)]
+pub struct Scratch {
+    zstd: zstd::State,
+    #[cfg(feature = "zlib")]
+    deflate: deflate::State,
+    #[cfg(feature = "lz4")]
+    bytes: Vec<u8>,
+}
+
+impl fmt::Debug for Scratch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scratch").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples() -> Vec<Vec<u8>> {
+        let mut seed = 1u64;
+        let mut noise = |n: usize| -> Vec<u8> {
+            (0..n)
+                .map(|_| {
+                    seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
+                    (seed >> 56) as u8
+                })
+                .collect()
+        };
+        let text = b"the quick brown fox jumps over the lazy dog; ".repeat(700);
+        vec![vec![0; 1], vec![7; 1 << 16], noise(1), noise(300), noise(1 << 15), text]
+    }
+
+    fn for_all(mut check: impl FnMut(Codec, i32, &[u8])) {
+        for codec in Codec::ALL.into_iter().filter(|c| c.is_compiled_in()) {
+            for level in [*codec.levels().start(), codec.default_level(), *codec.levels().end()] {
+                samples().iter().for_each(|bytes| check(codec, level, bytes));
+            }
+        }
+    }
+
+    #[test]
+    fn every_codec_and_level_gives_back_what_it_took() {
+        let mut scratch = Scratch::default();
+        for_all(|codec, level, bytes| {
+            let mut stored = vec![0; bytes.len() * 2 + 1000];
+            let len = codec
+                .compress(level, bytes.into(), stored.as_mut_slice().into(), &mut scratch)
+                .unwrap()
+                .unwrap();
+            let mut decoded = vec![0xAA; bytes.len()];
+            let src = stored[..len].into();
+            codec.decompress(src, decoded.as_mut_slice().into(), &mut scratch).unwrap();
+            assert!(decoded == bytes, "{codec} {level}");
+        });
+    }
+
+    #[test]
+    fn a_result_without_room_is_none_and_not_a_shorter_one() {
+        let mut scratch = Scratch::default();
+        for_all(|codec, level, bytes| {
+            let mut stored = vec![0; bytes.len() - 1];
+            let dst = stored.as_mut_slice().into();
+            if let Some(len) = codec.compress(level, bytes.into(), dst, &mut scratch).unwrap() {
+                let mut decoded = vec![0; bytes.len()];
+                let src = stored[..len].into();
+                codec.decompress(src, decoded.as_mut_slice().into(), &mut scratch).unwrap();
+                assert!(decoded == bytes, "{codec} {level}");
+            }
+        });
+    }
+
+    #[test]
+    fn an_output_of_another_length_is_refused() {
+        let mut scratch = Scratch::default();
+        for_all(|codec, level, bytes| {
+            let mut stored = vec![0; bytes.len() * 2 + 1000];
+            let dst = stored.as_mut_slice().into();
+            let len = codec.compress(level, bytes.into(), dst, &mut scratch).unwrap().unwrap();
+            for wrong in [bytes.len() - 1, bytes.len() + 1] {
+                let mut decoded = vec![0; wrong];
+                let src = stored[..len].into();
+                let result = codec.decompress(src, decoded.as_mut_slice().into(), &mut scratch);
+                assert!(matches!(result, Err(Error::Corrupt { .. })), "{codec} {level} {wrong}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_cut_input_is_refused() {
+        let mut scratch = Scratch::default();
+        for_all(|codec, level, bytes| {
+            let mut stored = vec![0; bytes.len() * 2 + 1000];
+            let dst = stored.as_mut_slice().into();
+            let len = codec.compress(level, bytes.into(), dst, &mut scratch).unwrap().unwrap();
+            // The last bytes of bzip2 and lzma are trailers: cut well into the data.
+            let mut decoded = vec![0; bytes.len()];
+            let src = stored[..len / 2].into();
+            assert!(codec.decompress(src, decoded.as_mut_slice().into(), &mut scratch).is_err());
+        });
+    }
+}

@@ -1,0 +1,77 @@
+//! Zstandard by its C library: blocks, and the compressed sections of a file.
+
+use std::io;
+
+use ::zstd::bulk::{Compressor, Decompressor};
+use ::zstd::zstd_safe::{CParameter, DParameter, FrameFormat};
+
+use crate::error::Result;
+
+#[derive(Default)]
+pub(super) struct State {
+    /// The compressor, and the level it is set to.
+    compressor: Option<(i32, Compressor<'static>)>,
+    decompressor: Option<Decompressor<'static>>,
+}
+
+impl State {
+    fn compressor(&mut self, level: i32) -> io::Result<&mut Compressor<'static>> {
+        let (now, compressor) = match self.compressor.take() {
+            Some(ready) => self.compressor.insert(ready),
+            None => {
+                let mut new = Compressor::new(level)?;
+                new.set_parameter(CParameter::Format(FrameFormat::Magicless))?;
+                self.compressor.insert((level, new))
+            }
+        };
+        if *now != level {
+            compressor.set_compression_level(level)?;
+            *now = level;
+        }
+        Ok(compressor)
+    }
+
+    fn decompressor(&mut self) -> io::Result<&mut Decompressor<'static>> {
+        Ok(match self.decompressor.take() {
+            Some(ready) => self.decompressor.insert(ready),
+            None => {
+                let mut new = Decompressor::new()?;
+                new.set_parameter(DParameter::Format(FrameFormat::Magicless))?;
+                self.decompressor.insert(new)
+            }
+        })
+    }
+}
+
+pub(super) fn compress(
+    level: i32,
+    src: &[u8],
+    dst: &mut [u8],
+    state: &mut State,
+) -> Result<Option<usize>> {
+    // With an input that is there and checked options, the one failure left is
+    // a lack of room (or of memory, and then the block is stored raw).
+    Ok(state.compressor(level)?.compress_to_buffer(src, dst).ok())
+}
+
+pub(super) fn decompress(src: &[u8], dst: &mut [u8], state: &mut State) -> bool {
+    let Ok(decompressor) = state.decompressor() else { return false };
+    decompressor.decompress_to_buffer(src, dst).is_ok_and(|len| len == dst.len())
+}
+
+/// The bytes of a section compressed, or `None` when that does not shrink them.
+pub(crate) fn pack_section(bytes: &[u8], scratch: &mut super::Scratch) -> Option<Vec<u8>> {
+    let mut packed = vec![0; bytes.len().checked_sub(1)?];
+    let len = compress(SECTION_LEVEL, bytes, &mut packed, &mut scratch.zstd).ok()??;
+    packed.truncate(len);
+    Some(packed)
+}
+
+/// The `len` bytes that a compressed section stands for, or `None` when it is damaged.
+pub(crate) fn unpack_section(packed: &[u8], len: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    decompress(packed, &mut bytes, &mut State::default()).then_some(bytes)
+}
+
+/// High enough that names pack well, low enough that millions of them go by fast.
+const SECTION_LEVEL: i32 = 6;

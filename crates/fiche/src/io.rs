@@ -1,0 +1,250 @@
+//! The contract of everything readable, and the plainest things that keep it.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::wire::Digest;
+
+/// A fixed sequence of bytes that can be read at any offset, from any thread.
+///
+/// ```
+/// use fiche::ReadAt;
+///
+/// let source: &dyn ReadAt = &b"hello, world".to_vec();
+/// let mut piece = [0; 5];
+/// source.read_at(7, &mut piece)?;
+/// assert_eq!(&piece, b"world");
+/// # Ok::<(), fiche::Error>(())
+/// ```
+pub trait ReadAt: Send + Sync {
+    /// Length in bytes; constant for the life of the value.
+    fn len(&self) -> u64;
+
+    /// Fills `buf` with the bytes at `offset..offset + buf.len()`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] when the range passes the end; on any error the
+    /// contents of `buf` are unspecified.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
+
+    /// Fills every buffer; implementations may reorder, merge or run them at
+    /// once. One result per read, in the order of the reads.
+    fn read_many_at(&self, reads: &mut [(u64, &mut [u8])]) -> Vec<Result<()>> {
+        reads.iter_mut().map(|(offset, buf)| self.read_at(*offset, buf)).collect()
+    }
+
+    /// All the bytes, where they lie in memory already: spares a copy.
+    fn as_bytes(&self) -> Option<&[u8]> {
+        None
+    }
+
+    /// True when there are no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Finds the other files that a file names: an external dictionary, the parts
+/// of an archive.
+pub trait Resolve: Send + Sync {
+    /// Opens the file of this name if its content has this digest.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] when it is not there or is another one.
+    fn open(&self, name: &str, digest: &Digest) -> Result<Arc<dyn ReadAt>>;
+}
+
+/// The range as asked, if it lies within `len` bytes.
+pub(crate) fn within(offset: u64, wanted: usize, len: u64) -> Result<Range<u64>> {
+    match offset.checked_add(wanted as u64) {
+        Some(end) if end <= len => Ok(offset..end),
+        end => Err(Error::OutOfBounds { range: offset..end.unwrap_or(u64::MAX), len }),
+    }
+}
+
+macro_rules! read_at_by_deref {
+    ($($type:ty),*) => {$(
+        impl<T: ReadAt + ?Sized> ReadAt for $type {
+            fn len(&self) -> u64 {
+                (**self).len()
+            }
+            fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+                (**self).read_at(offset, buf)
+            }
+            fn read_many_at(&self, reads: &mut [(u64, &mut [u8])]) -> Vec<Result<()>> {
+                (**self).read_many_at(reads)
+            }
+            fn as_bytes(&self) -> Option<&[u8]> {
+                (**self).as_bytes()
+            }
+        }
+    )*};
+}
+read_at_by_deref!(Arc<T>, Box<T>, &T);
+
+impl ReadAt for [u8] {
+    fn len(&self) -> u64 {
+        <[u8]>::len(self) as u64
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let range = within(offset, buf.len(), ReadAt::len(self))?;
+        buf.copy_from_slice(&self[range.start as usize..range.end as usize]);
+        Ok(())
+    }
+    fn as_bytes(&self) -> Option<&[u8]> {
+        Some(self)
+    }
+}
+
+impl ReadAt for Vec<u8> {
+    fn len(&self) -> u64 {
+        self.as_slice().len() as u64
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.as_slice().read_at(offset, buf)
+    }
+    fn as_bytes(&self) -> Option<&[u8]> {
+        Some(self)
+    }
+}
+
+/// A file, read by positioned reads. Its length is taken once, at opening: a
+/// file that is cut later gives an error of kind `UnexpectedEof`, never a signal.
+#[derive(Debug)]
+pub struct FileSource {
+    file: File,
+    len: u64,
+}
+
+impl FileSource {
+    /// Opens the file at this path for reading.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when it cannot be opened, [`Error::Invalid`] when it is a directory.
+    pub fn open(path: impl AsRef<Path>) -> Result<FileSource> {
+        FileSource::new(File::open(path)?)
+    }
+
+    /// Takes a file that is open already.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when its length cannot be had, [`Error::Invalid`] when it is
+    /// a directory or a pipe, which cannot be read at any offset.
+    pub fn new(mut file: File) -> Result<FileSource> {
+        let meta = file.metadata()?;
+        if meta.is_dir() {
+            return Err(Error::invalid("this is a directory, not a file"));
+        }
+        let len = if meta.is_file() {
+            meta.len()
+        } else {
+            // A block device says its size only to a seek; a pipe has none.
+            let what = "this is a pipe or a device, which cannot be read at any offset";
+            file.seek(SeekFrom::End(0)).map_err(|_| Error::invalid(what))?
+        };
+        Ok(FileSource { file, len })
+    }
+}
+
+impl ReadAt for FileSource {
+    fn len(&self) -> u64 {
+        self.len
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        within(offset, buf.len(), self.len)?;
+        Ok(std::os::unix::fs::FileExt::read_exact_at(&self.file, buf, offset)?)
+    }
+}
+
+/// A part of a source, itself a source.
+#[derive(Clone, Debug)]
+pub struct Span<S> {
+    source: S,
+    range: Range<u64>,
+}
+
+impl<S: ReadAt> Span<S> {
+    /// The bytes of `source` in `range`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] when the range passes the end or is reversed.
+    pub fn new(source: S, range: Range<u64>) -> Result<Span<S>> {
+        if range.start > range.end || range.end > source.len() {
+            return Err(Error::OutOfBounds { range, len: source.len() });
+        }
+        Ok(Span { source, range })
+    }
+}
+
+impl<S: ReadAt> ReadAt for Span<S> {
+    fn len(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        within(offset, buf.len(), self.len())?;
+        self.source.read_at(self.range.start + offset, buf)
+    }
+    fn as_bytes(&self) -> Option<&[u8]> {
+        self.source.as_bytes()?.get(self.range.start as usize..self.range.end as usize)
+    }
+}
+
+/// A source with a place in it: gives any [`ReadAt`] the standard library's
+/// [`Read`] and [`Seek`].
+///
+/// ```
+/// use std::io::Read;
+///
+/// let mut text = String::new();
+/// fiche::Cursor::new(b"any source".to_vec()).read_to_string(&mut text)?;
+/// assert_eq!(text, "any source");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Cursor<S> {
+    source: S,
+    offset: u64,
+}
+
+impl<S: ReadAt> Cursor<S> {
+    /// Starts at the first byte.
+    pub fn new(source: S) -> Cursor<S> {
+        Cursor { source, offset: 0 }
+    }
+}
+
+impl<S: ReadAt> Read for Cursor<S> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let left = self.source.len().saturating_sub(self.offset);
+        let len = (buf.len() as u64).min(left) as usize;
+        self.source.read_at(self.offset, &mut buf[..len]).map_err(into_io)?;
+        self.offset += len as u64;
+        Ok(len)
+    }
+}
+
+impl<S: ReadAt> Seek for Cursor<S> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let target = match to {
+            SeekFrom::Start(offset) => Some(offset),
+            SeekFrom::End(by) => self.source.len().checked_add_signed(by),
+            SeekFrom::Current(by) => self.offset.checked_add_signed(by),
+        };
+        self.offset = target.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.offset)
+    }
+}
+
+/// Our error inside the standard library's, for its traits.
+pub(crate) fn into_io(error: Error) -> io::Error {
+    match error {
+        Error::Io(error) => error,
+        Error::Corrupt { .. } => io::Error::new(io::ErrorKind::InvalidData, error),
+        Error::OutOfBounds { .. } => io::Error::new(io::ErrorKind::UnexpectedEof, error),
+        other => io::Error::other(other),
+    }
+}

@@ -1,0 +1,119 @@
+//! The conformance suite: what every [`ReadAt`] must do, tried on one.
+
+use crate::error::Error;
+use crate::io::ReadAt;
+
+/// Reads `source` in every way and holds it against `expected`, the bytes it
+/// should have. A few thousand reads; the positions depend on `seed` alone.
+///
+/// # Panics
+/// When it breaks the contract of [`ReadAt`], saying how.
+pub fn conformance(source: &(impl ReadAt + ?Sized), expected: &[u8], seed: u64) {
+    let len = expected.len() as u64;
+    assert_eq!(source.len(), len, "its length");
+    assert_eq!(source.is_empty(), len == 0, "whether it is empty");
+    if let Some(bytes) = source.as_bytes() {
+        assert!(bytes == expected, "its bytes in memory differ");
+    }
+    let mut whole = vec![0xAA; expected.len()];
+    source.read_at(0, &mut whole).expect("reading all of it");
+    assert!(whole == expected, "all of it differs");
+
+    // Past the end, by one and by far, and empty reads up to the end.
+    source.read_at(0, &mut []).expect("an empty read at 0");
+    source.read_at(len, &mut []).expect("an empty read at the end");
+    for (offset, wanted) in [(len, 1), (0, len + 1), (len + 1, 0), (u64::MAX, 1), (u64::MAX, 0)] {
+        let result = source.read_at(offset, &mut vec![0; wanted as usize]);
+        assert!(matches!(result, Err(Error::OutOfBounds { .. })), "{offset}+{wanted}: {result:?}");
+    }
+
+    let mut random = Random(seed);
+    let range = |random: &mut Random| {
+        let longest = [1, 100, 5_000, 100_000][random.below(4) as usize].min(len);
+        let wanted = random.below(longest + 1);
+        let offset = random.below(len - wanted + 1);
+        offset as usize..(offset + wanted) as usize
+    };
+    for _ in 0..500 {
+        let range = range(&mut random);
+        let mut buf = vec![0x55; range.len()];
+        source.read_at(range.start as u64, &mut buf).expect("a read within it");
+        assert!(buf == expected[range.clone()], "bytes {range:?} differ");
+    }
+
+    // Many at once: unsorted, overlapping, equal, empty, and some that must fail.
+    for round in 0..20 {
+        let ranges: Vec<_> = (0..random.below(40)).map(|_| range(&mut random)).collect();
+        let mut bufs: Vec<Vec<u8>> = ranges.iter().map(|r| vec![0x55; r.len()]).collect();
+        let mut past = [0; 3];
+        let mut reads: Vec<(u64, &mut [u8])> =
+            ranges.iter().zip(&mut bufs).map(|(r, b)| (r.start as u64, b.as_mut_slice())).collect();
+        let bad = if reads.is_empty() { 0 } else { random.below(reads.len() as u64) as usize };
+        reads.insert(bad, (len - len.min(2), &mut past));
+        let results = source.read_many_at(&mut reads);
+        assert_eq!(results.len(), ranges.len() + 1, "one result for each read, in round {round}");
+        for (i, result) in results.iter().enumerate() {
+            assert_eq!(result.is_err(), i == bad, "result {i} of round {round}: {result:?}");
+        }
+        for (range, buf) in ranges.iter().zip(&bufs) {
+            assert!(*buf == expected[range.clone()], "bytes {range:?} differ in round {round}");
+        }
+    }
+
+    // From several threads at once.
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            scope.spawn(move || {
+                let mut random = Random(seed ^ (thread + 1));
+                for _ in 0..200 {
+                    let wanted = random.below(len.min(3000) + 1);
+                    let offset = random.below(len - wanted + 1);
+                    let mut buf = vec![0; wanted as usize];
+                    source.read_at(offset, &mut buf).expect("a read beside others");
+                    assert!(buf == expected[offset as usize..][..wanted as usize], "{offset}");
+                }
+            });
+        }
+    });
+}
+
+/// Numbers that look random and depend on the seed alone (splitmix64).
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `limit`, which is above 0.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    /// Bytes that do not compress.
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+
+    /// Bytes that compress about as text does.
+    pub fn text(&mut self, len: usize) -> Vec<u8> {
+        let words: Vec<Vec<u8>> = (0..200)
+            .map(|_| (0..2 + self.below(9)).map(|_| b'a' + (self.next() % 26) as u8).collect())
+            .collect();
+        let mut text = Vec::with_capacity(len + 16);
+        while text.len() < len {
+            // Small numbers are likelier: some words are common.
+            let word = self.below(200).min(self.below(200));
+            text.extend_from_slice(&words[word as usize]);
+            text.push(if self.below(12) == 0 { b'\n' } else { b' ' });
+        }
+        text.truncate(len);
+        text
+    }
+}
