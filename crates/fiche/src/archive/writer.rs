@@ -666,7 +666,10 @@ impl<W: Write> Sink<W> {
             self.footer.records = tree.first + tree.count;
             self.footer.trees.push(RecordTree { tree, names });
         }
-        self.write(&out)
+        self.write(&out)?;
+        // A chapter that follows starts behind these nodes.
+        self.chapter_pos = self.pos;
+        Ok(())
     }
 
     /// Writes footer and trailer, and calls `sync` in between.

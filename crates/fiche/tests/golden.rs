@@ -1,0 +1,283 @@
+//! Files in golden/ stay readable: good ones decode to what their manifests say, bad
+//! ones give their named errors. Compressed bytes are never compared.
+//!
+//! `make bless` writes what is missing and never replaces a file.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use common::{Section, manifest, reseal, sections};
+use fiche::archive::{Entry, Extents, Kind, Meta, Options, Reader, Writer};
+use fiche::codec::Codec;
+use fiche::testing::Random;
+use fiche::{FileSource, ReadAt};
+
+fn golden(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden").join(folder)
+}
+
+fn blessing() -> bool {
+    std::env::var_os("FICHE_BLESS").is_some()
+}
+
+fn small() -> Options {
+    Options::default().block_len(4 << 10).threads(1)
+}
+
+fn pack(options: Options, write: impl FnOnce(&mut Writer<Vec<u8>>)) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), options).unwrap();
+    write(&mut writer);
+    writer.finish().unwrap()
+}
+
+/// Three records: text, noise that does not shrink, and nothing.
+fn three(options: Options) -> Vec<u8> {
+    pack(options, |writer| {
+        let mut random = Random(7);
+        writer.add(Entry::data("text"), &mut random.text(20_000).as_slice()).unwrap();
+        writer.add(Entry::data("noise"), &mut random.bytes(9_000).as_slice()).unwrap();
+        writer.add(Entry::data("nothing"), &mut [].as_slice()).unwrap();
+    })
+}
+
+fn meta(mode: u32, seconds: i64, attributes: &[(&str, &str)]) -> Option<Meta> {
+    let attributes = attributes.iter().map(|(n, v)| (n.as_bytes().into(), v.as_bytes().into()));
+    let (user, group) = (1000, 4_000_000_000);
+    Some(Meta { mode, modified: (seconds, 123), user, group, attributes: attributes.collect() })
+}
+
+/// Every kind of record, with metadata and without.
+fn tree() -> Vec<u8> {
+    pack(small(), |writer| {
+        let entry = |name: &[u8], kind, meta| Entry { kind, meta, ..Entry::data(name) };
+        let mut random = Random(3);
+        writer.add_entry(entry(b"a", Kind::Directory, meta(0o755, 1_600_000_000, &[]))).unwrap();
+        let attributes = [("user.empty", ""), ("user.mime", "text/plain")];
+        let file = entry(b"a/file", Kind::File, meta(0o4755, 1_600_000_001, &attributes));
+        let file = writer.add(file, &mut random.text(6_000).as_slice()).unwrap();
+        let equal = Entry { range: 0..6_000, ..entry(b"a/file-again", Kind::File, None) };
+        writer.add_entry(equal).unwrap();
+        writer.add_entry(entry(b"a/hard", Kind::Hardlink(file), meta(0o4755, 0, &[]))).unwrap();
+        let link = Kind::Symlink(b"../nowhere".to_vec());
+        writer.add_entry(entry(b"a/link", link, meta(0o777, -5, &[]))).unwrap();
+        writer.add_entry(entry(b"a/pipe", Kind::Fifo, meta(0o600, i64::MIN, &[]))).unwrap();
+        writer.add_entry(entry(b"dev-null", Kind::CharDevice(1, 3), meta(0o666, 9, &[]))).unwrap();
+        writer.add_entry(entry(b"dev-sda", Kind::BlockDevice(8, 0), meta(0o660, 9, &[]))).unwrap();
+        let odd = entry(b"line\nbreak \xFF\xFE", Kind::File, None);
+        writer.add(odd, &mut b"odd".as_slice()).unwrap();
+        let extents = Extents { len: 1 << 40, data: vec![5_000..8_000, 1 << 30..(1 << 30) + 10] };
+        let sparse = Entry { extents: Some(extents), ..entry(b"sparse", Kind::File, None) };
+        writer.add(sparse, &mut random.text(3_010).as_slice()).unwrap();
+        let hole = Extents { len: 1 << 20, data: Vec::new() };
+        let sparse = Entry { extents: Some(hole), ..entry(b"sparse-hole", Kind::File, None) };
+        writer.add(sparse, &mut [].as_slice()).unwrap();
+    })
+}
+
+fn unsorted() -> Vec<u8> {
+    pack(small(), |writer| {
+        for i in 0..600u32 {
+            let name = if i % 7 == 3 { String::new() } else { format!("key {}", i * 7919 % 600) };
+            writer.add(Entry::data(name), &mut format!("value {i}").as_bytes()).unwrap();
+        }
+    })
+}
+
+fn good_files() -> Vec<(&'static str, Vec<u8>)> {
+    let of = |codec| three(small().codec(codec));
+    let merged = {
+        let readers: Vec<Reader> = [tree(), unsorted(), of(Codec::Lz4)]
+            .into_iter()
+            .map(|bytes| Reader::open(Arc::new(bytes)).unwrap())
+            .collect();
+        fiche::archive::merge(&readers, Vec::new(), &mut |_| Ok(())).unwrap()
+    };
+    let appended = {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), of(Codec::Zstd)).unwrap();
+        for (name, codec) in [("more", Codec::Lz4), ("and more", Codec::Deflate)] {
+            fiche::archive::append(file.path(), &small().codec(codec), |writer| {
+                writer.add(Entry::data(name), &mut Random(9).text(5_000).as_slice())?;
+                Ok(())
+            })
+            .unwrap();
+        }
+        fs::read(file.path()).unwrap()
+    };
+    let mut cut_append = of(Codec::Zstd);
+    let guard = (cut_append.len() as u64).to_le_bytes();
+    cut_append[20..28].copy_from_slice(&guard);
+    let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &guard) as u32;
+    cut_append[28..32].copy_from_slice(&sum.to_le_bytes());
+    cut_append.extend_from_slice(b"half of what was to be appended");
+    vec![
+        ("copy", of(Codec::Copy)),
+        ("lz4", of(Codec::Lz4)),
+        ("lz4-high", three(small().codec(Codec::Lz4).level(12))),
+        ("zlib", of(Codec::Deflate)),
+        ("zstd", of(Codec::Zstd)),
+        ("lzma", of(Codec::Lzma)),
+        ("bzip2", of(Codec::Bzip2)),
+        ("empty", pack(small(), |_| {})),
+        ("stream", pack(small(), |w| std::io::Write::write_all(w, &Random(5).text(10_000)).unwrap())),
+        ("aligned", {
+            pack(small().align_records(true), |writer| {
+                for i in 0..30 {
+                    let text = Random(i).text(100 + 400 * i as usize);
+                    writer.add(Entry::data(format!("{i:02}")), &mut text.as_slice()).unwrap();
+                }
+            })
+        }),
+        ("tree", tree()),
+        ("unsorted", unsorted()),
+        ("many", {
+            pack(small(), |writer| {
+                for i in 0..1500 {
+                    let name = format!("folder {}/file {i:04}", i / 100 + 10);
+                    writer.add(Entry::data(name), &mut [i as u8].as_slice()).unwrap();
+                }
+            })
+        }),
+        ("chapters", {
+            pack(small().block_len(1 << 10), |writer| {
+                writer.add(Entry::data("long"), &mut [b'x'; 4 << 20].as_slice()).unwrap();
+                writer.add(Entry::data("short"), &mut b"short".as_slice()).unwrap();
+            })
+        }),
+        ("merged", merged),
+        ("appended", appended),
+        ("cut-off-append", cut_append),
+    ]
+}
+
+#[test]
+fn good_files_read_as_their_manifests_say() {
+    let folder = golden("v1");
+    if blessing() {
+        fs::create_dir_all(&folder).unwrap();
+        for (name, bytes) in good_files() {
+            let path = folder.join(format!("{name}.fiche"));
+            if !path.exists() {
+                fs::write(&path, &bytes).unwrap();
+                let text = manifest(&Reader::open(Arc::new(bytes)).unwrap());
+                fs::write(path.with_extension("txt"), text).unwrap();
+            }
+        }
+    }
+    let mut files = 0;
+    for item in fs::read_dir(&folder).unwrap() {
+        let path = item.unwrap().path();
+        if path.extension().is_none_or(|e| e != "fiche") {
+            continue;
+        }
+        let reader = Reader::open(Arc::new(FileSource::open(&path).unwrap())).unwrap();
+        let expected = fs::read_to_string(path.with_extension("txt")).unwrap();
+        assert!(manifest(&reader) == expected, "{} reads as something else", path.display());
+        let report = reader.verify(2, &mut |_| Ok(())).unwrap();
+        assert!(report.damage.is_empty(), "{}: {:?}", path.display(), report.damage);
+        files += 1;
+    }
+    assert!(files >= 17, "golden/v1 has only {files} files");
+}
+
+/// What the files written today read as is what those of the past read as.
+#[test]
+fn files_written_now_read_as_the_golden_ones() {
+    for (name, bytes) in good_files() {
+        let expected = fs::read_to_string(golden("v1").join(name).with_extension("txt")).unwrap();
+        assert!(manifest(&Reader::open(Arc::new(bytes)).unwrap()) == expected, "{name}");
+    }
+}
+
+/// A file made from a good one; each must give the error that ERRORS names.
+fn bad_files() -> Vec<(&'static str, Vec<u8>)> {
+    let good = three(small());
+    let table = |bytes: &[u8]| sections(bytes).into_iter().find(|s| s.kind == 3).unwrap();
+    let edit = |change: &dyn Fn(&mut Vec<u8>, Section)| {
+        let mut bytes = good.clone();
+        let at = table(&bytes);
+        change(&mut bytes, at);
+        bytes
+    };
+    let with = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = good.clone();
+        change(&mut bytes);
+        bytes
+    };
+    let reseal_header = |bytes: &mut Vec<u8>| {
+        let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes[..16]) as u32;
+        bytes[16..20].copy_from_slice(&sum.to_le_bytes());
+    };
+    let footer = sections(&good).into_iter().find(|s| s.kind == 8).unwrap();
+    vec![
+        ("empty", Vec::new()),
+        ("text", b"this is some text and no archive at all, whatever its name".to_vec()),
+        ("cut-in-header", good[..20].to_vec()),
+        ("cut-in-blocks", good[..good.len() / 2].to_vec()),
+        ("cut-by-one-byte", good[..good.len() - 1].to_vec()),
+        ("flip-in-header", with(&|b| b[9] ^= 1)),
+        ("flip-in-block", with(&|b| b[40] ^= 1)),
+        ("flip-in-chapter-table", edit(&|b, at| b[at.payload + 9] ^= 1)),
+        ("flip-in-footer", with(&|b| b[footer.payload + 3] ^= 1)),
+        ("flip-in-trailer", with(&|b| { let n = b.len(); b[n - 30] ^= 1 })),
+        ("newer-version", with(&|b| { b[8] = 2; reseal_header(b) })),
+        ("unknown-kind-of-file", with(&|b| { b[12] = 200; reseal_header(b) })),
+        // back is 3 bytes, runs and blocks 1 each: then the codec.
+        ("unknown-codec", edit(&|b, at| { b[at.payload + 5] = 99; reseal(b, &at) })),
+        ("unknown-run-flag", edit(&|b, at| { b[at.payload + 6] = 64; reseal(b, &at) })),
+        ("table-before-the-file", edit(&|b, at| { b[at.payload + 2] = 0x7f; reseal(b, &at) })),
+        ("blocks-behind-their-table", edit(&|b, at| {
+            // A smaller distance than the blocks are long.
+            b[at.payload] = 0x80; b[at.payload + 1] = 0x80; b[at.payload + 2] = 1; reseal(b, &at)
+        })),
+        ("too-many-blocks", edit(&|b, at| { b[at.payload + 4] = 0x7f; reseal(b, &at) })),
+        ("footer-of-another-length", with(&|b| { b[footer.payload] ^= 1; reseal(b, &footer) })),
+        ("section-at-another-place", {
+            // The same sections two bytes later: their checksums hold their positions.
+            let mut bytes = good.clone();
+            bytes.splice(32..32, [0, 0]);
+            let end = bytes.len() - 32;
+            bytes[end..end + 8].copy_from_slice(&((footer.pos + 2) as u64).to_le_bytes());
+            let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes[end..end + 20]);
+            bytes[end + 20..end + 24].copy_from_slice(&(sum as u32).to_le_bytes());
+            bytes
+        }),
+    ]
+}
+
+/// What reading all of it gives, as text.
+fn outcome(bytes: Vec<u8>) -> String {
+    let result = Reader::open(Arc::new(bytes)).and_then(|reader| {
+        reader.read_at(0, &mut vec![0; reader.len() as usize])?;
+        reader.entries(0).collect::<fiche::Result<Vec<_>>>()
+    });
+    result.map_or_else(|error| error.to_string(), |_| "no error".to_owned())
+}
+
+#[test]
+fn bad_files_give_their_named_errors() {
+    let folder = golden("bad");
+    if blessing() {
+        fs::create_dir_all(&folder).unwrap();
+        let mut errors = fs::read_to_string(folder.join("ERRORS")).unwrap_or_default();
+        for (name, bytes) in bad_files() {
+            let path = folder.join(format!("{name}.fiche"));
+            if !path.exists() {
+                fs::write(&path, &bytes).unwrap();
+                errors.push_str(&format!("{name}: {}\n", outcome(bytes)));
+            }
+        }
+        fs::write(folder.join("ERRORS"), errors).unwrap();
+    }
+    let errors = fs::read_to_string(folder.join("ERRORS")).unwrap();
+    assert!(errors.lines().count() >= 19);
+    for line in errors.lines() {
+        let (name, expected) = line.split_once(": ").unwrap();
+        let bytes = fs::read(folder.join(format!("{name}.fiche"))).unwrap();
+        assert_eq!(outcome(bytes), expected, "{name}");
+        assert_ne!(expected, "no error", "{name}");
+    }
+}
