@@ -743,7 +743,13 @@ impl Index {
             return Ok(parsed);
         }
         let kind = if level > 0 { SectionKind::Node } else { leaf };
-        let section = Section::load(&self.source, at, kind)?;
+        let mut loaded = Section::load(&self.source, at, kind);
+        if loaded.is_err() && kind == SectionKind::RecordPage {
+            // In a recovered file a record that had begun stands in for its page.
+            let begun = Section::load(&self.source, at, SectionKind::BegunRecord);
+            loaded = begun.or(loaded);
+        }
+        let section = loaded?;
         if section.number != first {
             return Err(section.corrupt("record number"));
         }

@@ -59,7 +59,7 @@ impl OpenOptions {
             (Err(error), _) => return Err(error),
         };
         header.valid?;
-        Ok(Reader::new(source, end, section, footer, self))
+        Ok(Reader::new(source, end, section, footer, Vec::new(), self))
     }
 }
 
@@ -88,6 +88,8 @@ pub(super) struct Inner {
     pub footer: Footer,
     tables: Vec<OnceLock<Table>>,
     pub index: Index,
+    /// Records of which only the beginning was recovered.
+    incomplete: Vec<u64>,
     cache: Cache<Vec<u8>>,
     scratch: Mutex<Vec<Box<Scratch>>>,
 }
@@ -164,13 +166,14 @@ impl Reader {
         end: u64,
         footer_at: SectionRef,
         footer: Footer,
+        incomplete: Vec<u64>,
         options: &OpenOptions,
     ) -> Reader {
         let tables = footer.chapters.iter().map(|_| OnceLock::new()).collect();
         let index = Index::new(source.clone(), footer.trees.clone());
         let cache = Cache::new(options.cache);
         let scratch = Mutex::new(Vec::new());
-        let inner = Inner { source, end, footer_at, footer, tables, index, cache, scratch };
+        let inner = Inner { source, end, footer_at, footer, tables, index, incomplete, cache, scratch };
         Reader { inner: Arc::new(inner) }
     }
 
@@ -182,6 +185,12 @@ impl Reader {
     #[must_use]
     pub fn records(&self) -> u64 {
         self.inner.index.len()
+    }
+
+    /// True for a record of which [`recover`](Reader::recover) found only the beginning.
+    #[must_use]
+    pub fn is_incomplete(&self, number: u64) -> bool {
+        self.inner.incomplete.contains(&number)
     }
 
     /// The entry of the record of this number.

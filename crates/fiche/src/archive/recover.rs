@@ -75,8 +75,9 @@ impl Reader {
         recovered.records_lost = footer.records.max(records)
             - footer.trees.iter().map(|t| t.tree.count).sum::<u64>();
         footer.records = records;
+        let incomplete = recovered.incomplete.clone();
         let (end, at) = (source.len(), SectionRef { pos: source.len(), len: 0 });
-        let reader = Reader::new(source, end, at, footer, &OpenOptions::default());
+        let reader = Reader::new(source, end, at, footer, incomplete, &OpenOptions::default());
         recovered.lost = lost_chapters(&reader);
         Ok((reader, recovered))
     }

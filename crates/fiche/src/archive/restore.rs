@@ -270,7 +270,7 @@ impl Run<'_> {
                 }
                 Ok(())
             }
-            Kind::Data | Kind::File => self.file(&entry.name, entry, true, progress),
+            Kind::Data | Kind::File => self.file(number, &entry.name, entry, true, progress),
             Kind::Hardlink(to) => self.link(*to, entry, progress),
             Kind::Symlink(target) => {
                 let target = OsString::from_vec(target.clone());
@@ -294,6 +294,7 @@ impl Run<'_> {
     /// A file with its content, written aside and then named.
     fn file(
         &mut self,
+        number: u64,
         name: &[u8],
         entry: &Entry,
         in_feed: bool,
@@ -321,16 +322,20 @@ impl Run<'_> {
             true => self.feed.copy(entry, &mut file, &path, keep_going, &mut lost, progress),
             false => copy_record(self.reader, entry, &mut file, &path, keep_going, &mut lost, progress),
         };
-        let first = match written {
+        let mut first = match written {
             Ok(first) => first,
             Err(error) => return Err(remove(error.into())),
         };
+        if self.reader.is_incomplete(number) {
+            let end = Error::Corrupt { what: "end of a record", at: Place::Record(number) };
+            first.get_or_insert(end);
+        }
         if let Some(meta) = &entry.meta {
             set_meta(file.as_fd(), meta, self.as_root).map_err(|e| remove(at(e).into()))?;
         }
         drop(file);
         self.restored.bytes += entry.len();
-        let base = match lost.is_empty() {
+        let base = match first.is_none() {
             true => base,
             false => {
                 let mut damaged = base;
@@ -368,7 +373,7 @@ impl Run<'_> {
             Some(copy) => copy.clone(),
             None if self.restore.wants(&file.name) => file.name.clone(),
             None => {
-                self.file(&entry.name, &file, false, progress)?;
+                self.file(to, &entry.name, &file, false, progress)?;
                 self.copies.insert(to, entry.name.clone());
                 return Ok(());
             }

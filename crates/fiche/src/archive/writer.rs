@@ -435,9 +435,6 @@ impl<W: Write> Writer<W> {
             return Err(Error::invalid("the last record has not ended"));
         }
         self.cut()?;
-        if let Some(page) = self.pages.flush() {
-            self.cutter.add_page(page, SectionKind::RecordPage);
-        }
         self.end_chapter()?;
         while let Some(done) = self.pipeline.pop() {
             self.sink.take(done)?;
@@ -487,10 +484,13 @@ impl<W: Write> Writer<W> {
 
     /// Ends the chapter behind the last block that was cut, if there is anything in it.
     fn end_chapter(&mut self) -> Result<()> {
+        // Names would be lost if the file were cut behind this chapter.
+        if let Some(page) = self.pages.flush() {
+            self.cutter.add_page(page, SectionKind::RecordPage);
+        }
         if self.cutter.chapter_blocks == 0 && self.cutter.chapter_pages.is_empty() {
             return Ok(());
         }
-        // Its name would be lost if the file were cut behind this chapter.
         if let Some((entry, number)) = &self.open
             && self.cutter.len > entry.range.start
         {

@@ -1,0 +1,136 @@
+//! Everything readable keeps one contract.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use fiche::archive::{Entry, Extents, Kind, Options, Reader, Writer};
+use fiche::codec::Codec;
+use fiche::testing::{Random, conformance};
+use fiche::{FileSource, ReadAt, Span};
+
+/// An in-memory source that does not say that it is one.
+struct Behind(Vec<u8>);
+
+impl ReadAt for Behind {
+    fn len(&self) -> u64 {
+        ReadAt::len(&self.0)
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> fiche::Result<()> {
+        self.0.read_at(offset, buf)
+    }
+}
+
+fn content(len: usize) -> Vec<u8> {
+    let mut random = Random(len as u64);
+    let mut bytes = random.text(len / 2);
+    bytes.extend(random.bytes(len / 4));
+    bytes.extend(vec![0; len - bytes.len()]);
+    bytes
+}
+
+#[test]
+fn bytes_files_and_spans() {
+    let bytes = content(50_000);
+    conformance(&bytes, &bytes, 1);
+    conformance(&Vec::new(), &[], 2);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().write_all(&bytes).unwrap();
+    let source = Arc::new(FileSource::open(file.path()).unwrap());
+    conformance(&source, &bytes, 3);
+    conformance(&Span::new(source.clone(), 100..40_000).unwrap(), &bytes[100..40_000], 4);
+    conformance(&Span::new(&bytes, 7..7).unwrap(), &[], 5);
+    assert!(Span::new(&bytes, 10..50_001).is_err());
+}
+
+#[test]
+fn archives_of_every_codec_and_block_length() {
+    for codec in Codec::ALL.into_iter().filter(|codec| codec.is_compiled_in()) {
+        for (block, len) in [(1 << 10, 70_000), (1 << 14, 200_000), (1 << 18, 700_000)] {
+            let bytes = content(len);
+            let options = Options::default().codec(codec).block_len(block).threads(2);
+            let mut writer = Writer::new(Vec::new(), options).unwrap();
+            writer.write_all(&bytes).unwrap();
+            let file = writer.finish().unwrap();
+            // From memory, through positioned reads, and with and without a cache.
+            conformance(&Reader::open(Arc::new(file.clone())).unwrap(), &bytes, 6);
+            for cache in [0, 64 << 10, 1 << 30] {
+                // Thousands of reads that each decode a large block take these too long.
+                if matches!(codec, Codec::Lzma | Codec::Bzip2) && block > 1 << 14 && cache < 1 << 30 {
+                    continue;
+                }
+                let options = fiche::archive::OpenOptions::default().cache(cache);
+                conformance(&options.open(Arc::new(Behind(file.clone()))).unwrap(), &bytes, 7);
+            }
+        }
+    }
+}
+
+#[test]
+fn archives_of_many_chapters_and_short_blocks() {
+    let bytes = content(6_000_000);
+    let options = Options::default().codec(Codec::Lz4).block_len(1 << 10);
+    let mut writer = Writer::new(Vec::new(), options.align_records(true)).unwrap();
+    let (mut random, mut at) = (Random(1), 0);
+    while at < bytes.len() {
+        let len = (random.below(1200) as usize).min(bytes.len() - at);
+        writer.add(Entry::data(""), &mut &bytes[at..at + len]).unwrap();
+        at += len;
+    }
+    let reader = Reader::open(Arc::new(Behind(writer.finish().unwrap()))).unwrap();
+    assert!(reader.info().unwrap().chapters > 1);
+    conformance(&reader, &bytes, 8);
+}
+
+#[test]
+fn archives_of_nothing() {
+    let writer = Writer::new(Vec::new(), Options::default()).unwrap();
+    conformance(&Reader::open(Arc::new(writer.finish().unwrap())).unwrap(), &[], 9);
+}
+
+#[test]
+fn records_plain_sparse_and_linked() {
+    let bytes = content(90_000);
+    let options = Options::default().block_len(4 << 10);
+    let mut writer = Writer::new(Vec::new(), options).unwrap();
+    writer.add(Entry::data("before"), &mut &bytes[..1234]).unwrap();
+    let plain = writer.add(Entry::data("plain"), &mut bytes.as_slice()).unwrap();
+    let extents = Extents { len: 100_000, data: vec![10..20_000, 30_000..30_001, 90_000..100_000] };
+    let mut holes = vec![0; 100_000];
+    let mut data = Vec::new();
+    for piece in &extents.data {
+        let range = piece.start as usize..piece.end as usize;
+        let part = &bytes[data.len()..data.len() + range.len()];
+        data.extend_from_slice(part);
+        holes[range].copy_from_slice(part);
+    }
+    let sparse = Entry { kind: Kind::File, extents: Some(extents), ..Entry::data("sparse") };
+    writer.add(sparse, &mut data.as_slice()).unwrap();
+    let link = Entry { kind: Kind::Hardlink(plain), ..Entry::data("linked") };
+    writer.add_entry(link).unwrap();
+    let reader = Reader::open(Arc::new(writer.finish().unwrap())).unwrap();
+    conformance(&reader.record("plain").unwrap(), &bytes, 10);
+    conformance(&reader.record("sparse").unwrap(), &holes, 11);
+    conformance(&reader.record("linked").unwrap(), &bytes, 12);
+}
+
+#[test]
+fn ten_thousand_random_ranges_by_eight_threads_at_once() {
+    let bytes = content(20_000_000);
+    let mut writer = Writer::new(Vec::new(), Options::default()).unwrap();
+    writer.write_all(&bytes).unwrap();
+    let reader = Reader::open(Arc::new(Behind(writer.finish().unwrap()))).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8u64 {
+            let (reader, bytes) = (&reader, &bytes);
+            scope.spawn(move || {
+                let (mut random, mut buf) = (Random(thread), vec![0; 64 << 10]);
+                for _ in 0..1250 {
+                    let len = random.below(64 << 10) as usize;
+                    let offset = random.below((bytes.len() - len) as u64);
+                    reader.read_at(offset, &mut buf[..len]).unwrap();
+                    assert!(buf[..len] == bytes[offset as usize..][..len]);
+                }
+            });
+        }
+    });
+}

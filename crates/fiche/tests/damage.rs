@@ -1,0 +1,263 @@
+//! Every flip is found, every cut is survived, and nothing damaged passes for whole.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{reseal, sections};
+use fiche::archive::{Entry, Extents, Kind, Options, Reader, Restore, Writer, append};
+use fiche::codec::Codec;
+use fiche::testing::Random;
+use fiche::{Error, ReadAt};
+use proptest::prelude::*;
+
+fn options() -> Options {
+    Options::default().block_len(1 << 10).threads(1)
+}
+
+/// A small archive with all there is in one: several blocks, kinds, pages, an append.
+fn archive() -> (Vec<u8>, Vec<u8>) {
+    let mut writer = Writer::new(Vec::new(), options()).unwrap();
+    let mut random = Random(1);
+    let mut content = random.text(2_000);
+    writer.add(Entry::data("one"), &mut content.as_slice()).unwrap();
+    let noise = random.bytes(1_500);
+    writer.add(Entry::data("noise"), &mut noise.as_slice()).unwrap();
+    content.extend(&noise);
+    writer.add_entry(Entry { kind: Kind::Hardlink(0), ..Entry::data("two") }).unwrap();
+    let extents = Extents { len: 9_999, data: vec![5..100] };
+    let sparse = Entry { kind: Kind::File, extents: Some(extents), ..Entry::data("holes") };
+    writer.add(sparse, &mut [7; 95].as_slice()).unwrap();
+    content.extend([7; 95]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), writer.finish().unwrap()).unwrap();
+    append(file.path(), &options().codec(Codec::Lz4), |writer| {
+        for i in (0..30).rev() {
+            let text = format!("record {i} and its text; ");
+            content.extend(text.bytes());
+            writer.add(Entry::data(format!("more/{i}")), &mut text.as_bytes())?;
+        }
+        Ok(())
+    })
+    .unwrap();
+    (std::fs::read(file.path()).unwrap(), content)
+}
+
+fn read_all(reader: &Reader) -> fiche::Result<Vec<u8>> {
+    let mut bytes = vec![0; reader.len() as usize];
+    reader.read_at(0, &mut bytes)?;
+    Ok(bytes)
+}
+
+#[test]
+fn verify_finds_the_flip_of_every_bit() {
+    let (good, content) = archive();
+    let reader = Reader::open(Arc::new(good.clone())).unwrap();
+    assert_eq!(read_all(&reader).unwrap(), content);
+    assert!(reader.verify(1, &mut |_| Ok(())).unwrap().damage.is_empty());
+    for bit in 0..good.len() * 8 {
+        let mut bad = good.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        let Ok(reader) = Reader::open(Arc::new(bad)) else { continue };
+        let report = reader.verify(1, &mut |_| Ok(())).unwrap();
+        assert!(!report.damage.is_empty(), "bit {} of byte {} goes unnoticed", bit % 8, bit / 8);
+        // Whatever is read in spite of it is right.
+        if let Ok(bytes) = read_all(&reader) {
+            assert!(bytes == content, "byte {} changes what is read", bit / 8);
+        }
+        for (number, entry) in reader.entries(0).flatten() {
+            let Ok(record) = reader.record_at(number) else { continue };
+            let mut buf = vec![0; record.len() as usize];
+            if entry.extents.is_none() && record.read_at(0, &mut buf).is_ok() {
+                let range = record.entry().range.clone();
+                assert!(buf == content[range.start as usize..range.end as usize]);
+            }
+        }
+    }
+}
+
+#[test]
+fn verify_names_the_records_that_are_hit() {
+    let (good, _) = archive();
+    let table = sections(&good).into_iter().find(|s| s.kind == 3).unwrap();
+    let mut bad = good.clone();
+    bad[33] ^= 1;
+    let report = Reader::open(Arc::new(bad)).unwrap().verify(2, &mut |_| Ok(())).unwrap();
+    let names: Vec<&str> = report.records.iter().map(|(_, name)| name.as_str()).collect();
+    assert_eq!(names, ["one", "two"]);
+    assert_eq!(report.damage.len(), 1);
+    assert_eq!(report.damage[0].content, Some(0..1024));
+
+    let mut bad = good.clone();
+    bad[table.payload + 10] ^= 1;
+    let report = Reader::open(Arc::new(bad)).unwrap().verify(2, &mut |_| Ok(())).unwrap();
+    let names: Vec<&str> = report.records.iter().map(|(_, name)| name.as_str()).collect();
+    assert_eq!(names, ["one", "noise", "two", "holes"]);
+}
+
+#[test]
+fn a_cut_at_every_byte_is_noticed_and_what_is_left_is_right() {
+    let (good, content) = archive();
+    for len in 0..good.len() {
+        let cut = good[..len].to_vec();
+        // The old archive's end is in the middle: cut just behind it, it is whole.
+        match Reader::open(Arc::new(cut.clone())) {
+            Ok(reader) => {
+                let bytes = read_all(&reader).unwrap();
+                assert!(bytes.len() < content.len() && content.starts_with(&bytes));
+                assert!(reader.verify(1, &mut |_| Ok(())).unwrap().damage.is_empty());
+            }
+            Err(Error::Corrupt { .. } | Error::Invalid { .. }) => {}
+            Err(other) => panic!("cut to {len} bytes: {other}"),
+        }
+        let Ok((reader, recovered)) = Reader::recover(Arc::new(cut)) else { continue };
+        let mut bytes = vec![0; reader.len() as usize];
+        let lost = reader.read_what_is_left(0, &mut bytes).unwrap();
+        assert!(lost.is_empty() && content.starts_with(&bytes));
+        assert!(recovered.cut || bytes.len() < content.len());
+    }
+}
+
+#[test]
+fn a_flip_anywhere_leaves_the_rest_to_be_recovered() {
+    let (good, content) = archive();
+    let whole = Reader::open(Arc::new(good.clone())).unwrap();
+    let records = whole.records();
+    for byte in 32..good.len() {
+        let mut bad = good.clone();
+        bad[byte] ^= 0x10;
+        let (reader, recovered) = Reader::recover(Arc::new(bad)).unwrap();
+        let mut bytes = vec![0; reader.len() as usize];
+        let lost = reader.read_what_is_left(0, &mut bytes).unwrap();
+        let lost_bytes: u64 = lost.iter().map(|r| r.end - r.start).sum();
+        for (i, byte) in bytes.iter().enumerate() {
+            assert!(*byte == content[i] || lost.iter().any(|r| r.contains(&(i as u64))));
+        }
+        // One flip costs a block, a chapter's table, or a page of names, never more.
+        let missing = content.len() as u64 - reader.len() + lost_bytes;
+        let named = reader.entries(0).flatten().count() as u64;
+        assert!(missing <= 3_595 || named == records, "byte {byte}: {missing} {named}");
+        assert!(missing == 0 || named == records, "byte {byte}: {recovered:?}");
+    }
+}
+
+#[test]
+fn a_long_record_that_was_cut_off_keeps_its_name_and_its_beginning() {
+    let mut writer = Writer::new(Vec::new(), options()).unwrap();
+    let long = Random(4).text(10 << 20);
+    writer.add(Entry::data("first"), &mut b"first".as_slice()).unwrap();
+    writer.add(Entry::data("long"), &mut long.as_slice()).unwrap();
+    let mut file = writer.finish().unwrap();
+    file.truncate(file.len() * 9 / 10);
+    let (reader, recovered) = Reader::recover(Arc::new(file)).unwrap();
+    assert!(recovered.cut);
+    assert_eq!(recovered.incomplete, [1]);
+    let dir = tempfile::tempdir().unwrap();
+    let restored =
+        Restore::new(dir.path()).keep_going(true).run(&reader, &mut |_| Ok(())).unwrap();
+    assert_eq!(std::fs::read(dir.path().join("first")).unwrap(), b"first");
+    // It must not pass for whole.
+    assert!(!dir.path().join("long").exists());
+    let left = std::fs::read(dir.path().join("long.damaged")).unwrap();
+    assert!(left.len() > 4 << 20 && long.starts_with(&left));
+    assert_eq!(restored.failed.len(), 1);
+}
+
+#[test]
+fn keep_going_restores_all_that_is_whole_and_marks_the_rest() {
+    let mut writer = Writer::new(Vec::new(), options()).unwrap();
+    let texts: Vec<Vec<u8>> = (0..40).map(|i| Random(i).text(3_000)).collect();
+    for (i, text) in texts.iter().enumerate() {
+        writer.add(Entry::data(format!("{i:02}")), &mut text.as_slice()).unwrap();
+    }
+    let mut file = writer.finish().unwrap();
+    file[5_000] ^= 4;
+    let dir = tempfile::tempdir().unwrap();
+    let reader = Reader::open(Arc::new(file)).unwrap();
+    let strict = dir.path().join("strict");
+    let error = Restore::new(&strict).run(&reader, &mut |_| Ok(())).unwrap_err();
+    assert!(matches!(error, Error::Corrupt { .. }));
+    let target = dir.path().join("kept");
+    let restored = Restore::new(&target).keep_going(true).run(&reader, &mut |_| Ok(())).unwrap();
+    assert!((1..3).contains(&restored.failed.len()));
+    let failed: Vec<&str> = restored.failed.iter().map(|f| f.name.as_str()).collect();
+    for (i, text) in texts.iter().enumerate() {
+        let name = format!("{i:02}");
+        if failed.contains(&name.as_str()) {
+            assert!(!target.join(&name).exists());
+            let left = std::fs::read(target.join(format!("{name}.damaged"))).unwrap();
+            let lost = &restored.failed.iter().find(|f| f.name == name).unwrap().lost;
+            assert_eq!(left.len(), text.len());
+            for (at, byte) in left.iter().enumerate() {
+                let lost = lost.iter().any(|r| r.contains(&(at as u64)));
+                assert!(if lost { *byte == 0 } else { *byte == text[at] });
+            }
+        } else {
+            assert!(std::fs::read(target.join(&name)).unwrap() == *text);
+        }
+    }
+}
+
+#[test]
+fn sizes_that_would_allocate_gigabytes_are_refused_before_they_do() {
+    let (good, _) = archive();
+    for section in sections(&good) {
+        // Every varint of the payload's first bytes, as large as it can be.
+        for at in 0..(section.end - 4 - section.payload).min(40) {
+            let mut bad = good.clone();
+            let end = (section.payload + at + 9).min(section.end - 4);
+            bad[section.payload + at..end].fill(0xFF);
+            if let Some(last) = bad[..end].last_mut() {
+                *last = 0x01;
+            }
+            reseal(&mut bad, &section);
+            use_all(bad);
+        }
+    }
+}
+
+/// Does everything that can be done with a file; it may fail but not panic.
+fn use_all(bytes: Vec<u8>) {
+    let source: Arc<dyn ReadAt> = Arc::new(bytes);
+    for reader in [Reader::open(source.clone()), Reader::recover(source).map(|(r, _)| r)] {
+        let Ok(reader) = reader else { continue };
+        let _ = reader.verify(1, &mut |_| Ok(()));
+        let _ = reader.info();
+        let _ = reader.find("more/7");
+        let mut buf = vec![0; reader.len().min(100_000) as usize];
+        let _ = reader.read_what_is_left(0, &mut buf);
+        for (number, entry) in reader.entries(0).flatten().take(100) {
+            if let Ok(record) = reader.record_at(number) {
+                let mut buf = vec![0; entry.len().min(10_000) as usize];
+                let _ = record.read_at(0, &mut buf);
+            }
+        }
+        let _ = fiche::archive::merge(&[reader], Vec::new(), &mut |_| Ok(()));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn edited_sections_with_right_checksums_are_read_or_refused(
+        which: prop::sample::Index, edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)
+    ) {
+        let (mut bytes, _) = archive();
+        let sections = sections(&bytes);
+        let section = which.get(&sections);
+        for (at, value) in edits {
+            let at = section.payload + at.index(section.end - 4 - section.payload);
+            bytes[at] = value;
+        }
+        reseal(&mut bytes, section);
+        use_all(bytes);
+    }
+
+    #[test]
+    fn any_bytes_behind_a_header_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let (good, _) = archive();
+        use_all([&good[..32], &bytes].concat());
+        use_all([&good[..40], &bytes, &good[good.len() - 200..]].concat());
+    }
+}
