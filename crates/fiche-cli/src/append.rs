@@ -64,7 +64,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
     })
     .map_err(|e| Failed::at(&args.file, e))?;
     let after = input::open(&args.file)?.info().map_err(|e| Failed::at(&args.file, e))?;
-    let grown = after.stored_bytes - info.stored_bytes;
+    let grown = after.compressed_bytes - info.compressed_bytes;
     if args.json {
         let report = json!({
             "file": args.file.to_string_lossy(),

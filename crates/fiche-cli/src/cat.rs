@@ -66,8 +66,8 @@ pub fn run(args: Args) -> Result<(), Failed> {
         lost = keep_going(&args, &reader, &pieces, &mut output)?;
     } else {
         copy(&reader, &pieces, args.threads.count(), &mut output).map_err(|error| match error {
-            // What could not be written is no fault of the archive's.
-            Error::Io(error) => Failed::io(output.path(), error),
+            // What could not be written is no fault of the archive's, and says its name.
+            Error::Io(error) => Error::Io(error).into(),
             error => at(error),
         })?;
     }
@@ -210,7 +210,7 @@ fn keep_going(
                     None => lost.push(gap),
                 }
             }
-            out.write_all(&buf).map_err(|e| Failed::io(out.path(), e))?;
+            out.write_all(&buf).map_err(Error::Io)?;
             offset += buf.len() as u64;
         }
         for gap in lost {

@@ -5,14 +5,14 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
+use tempfile::TempPath;
 
 use crate::ui::{self, Failed};
 
 /// Where a verb writes: a file that is made aside and then named, something that is
 /// no regular file, or standard output.
 pub enum Output {
-    Aside { file: BufWriter<NamedTempFile>, path: PathBuf, force: bool },
+    Aside { file: BufWriter<File>, aside: TempPath, path: PathBuf, force: bool },
     Direct { file: BufWriter<File>, path: PathBuf },
     Stdout(BufWriter<io::Stdout>),
 }
@@ -51,9 +51,10 @@ impl Output {
             .permissions(std::fs::Permissions::from_mode(0o666))
             .tempfile_in(dir)
             .map_err(at)?;
-        ui::set_aside(Some(file.path().to_owned()));
+        let (file, aside) = file.into_parts();
+        ui::set_aside(Some(aside.to_path_buf()));
         let file = BufWriter::with_capacity(BUFFER, file);
-        Ok(Output::Aside { file, path: path.to_owned(), force })
+        Ok(Output::Aside { file, aside, path: path.to_owned(), force })
     }
 
     /// What messages call it.
@@ -62,6 +63,10 @@ impl Output {
             Output::Aside { path, .. } | Output::Direct { path, .. } => path,
             Output::Stdout(_) => Path::new("standard output"),
         }
+    }
+
+    fn named(&self, error: io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("{}: {error}", self.path().display()))
     }
 
     /// True when compressed bytes would go to a terminal.
@@ -77,23 +82,23 @@ impl Output {
     }
 
     /// Makes it durable and gives it its name.
-    pub fn finish(self) -> Result<(), Failed> {
+    pub fn finish(mut self) -> Result<(), Failed> {
+        if !matches!(self, Output::Aside { .. }) {
+            return self.flush().map_err(|e| fiche::Error::Io(e).into());
+        }
         match self {
-            Output::Stdout(mut out) => {
-                out.flush().map_err(|e| Failed::io(Path::new("standard output"), e))
-            }
-            Output::Direct { mut file, path } => file.flush().map_err(|e| Failed::io(&path, e)),
-            Output::Aside { file, path, force } => {
+            Output::Stdout(_) | Output::Direct { .. } => Ok(()),
+            Output::Aside { file, aside, path, force } => {
                 let at = |e| Failed::io(&path, e);
                 let file = file.into_inner().map_err(|e| at(e.into_error()))?;
-                file.as_file().sync_all().map_err(at)?;
-                let persisted = match force {
-                    true => file.persist(&path),
-                    false => file.persist_noclobber(&path),
+                file.sync_all().map_err(at)?;
+                drop(file);
+                let named = match force {
+                    true => aside.persist(&path),
+                    false => aside.persist_noclobber(&path),
                 };
                 ui::set_aside(None);
-                let file = persisted.map_err(|e| at(e.error))?;
-                drop(file);
+                named.map_err(|e| at(e.error))?;
                 // The name is durable when its folder is.
                 let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
                 let dir = File::open(dir.unwrap_or(Path::new("."))).map_err(at)?;
@@ -103,20 +108,23 @@ impl Output {
     }
 }
 
+/// Every error names the output: it may come out far from here.
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
+        let result = match self {
             Output::Aside { file, .. } => file.write(bytes),
             Output::Direct { file, .. } => file.write(bytes),
             Output::Stdout(out) => out.write(bytes),
-        }
+        };
+        result.map_err(|e| self.named(e))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match self {
+        let result = match self {
             Output::Aside { file, .. } => file.flush(),
             Output::Direct { file, .. } => file.flush(),
             Output::Stdout(out) => out.flush(),
-        }
+        };
+        result.map_err(|e| self.named(e))
     }
 }

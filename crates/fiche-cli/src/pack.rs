@@ -47,9 +47,6 @@ pub fn run(args: Args) -> Result<(), Failed> {
     if output.is_terminal() {
         return Err(Failed::usage("compressed bytes are not for a terminal: name a file with -o"));
     }
-    let name = output.path().to_owned();
-    let at = |error| Failed::at(&name, error);
-    // An error here is of writing the output or of reading an input, which names its path.
     let mut writer = Writer::new(output, options)?;
     let mut packed = match folder {
         Some(folder) => write_folder(folder, &mut writer, args.quiet)?,
@@ -62,9 +59,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
     if stream {
         packed.bytes = len;
     }
-    let mut output = writer.finish().map_err(at)?;
-    output.flush().map_err(|e| Failed::io(&name, e))?;
-    output.finish()?;
+    writer.finish()?.finish()?;
     let stored = std::fs::metadata(&args.output).map_or(0, |meta| meta.len());
     summary(&args, &packed, len, stored, start)
 }

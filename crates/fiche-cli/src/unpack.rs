@@ -126,7 +126,7 @@ fn stream(args: &Args, reader: &Reader, mut damaged: bool) -> Result<(), Failed>
                 let file = args.file.display();
                 eprintln!("fiche: {file}: lost: bytes {} to {} of the content", gap.start, gap.end);
             }
-            output.write_all(&buf).map_err(|e| Failed::io(output.path(), e))?;
+            output.write_all(&buf).map_err(Error::Io)?;
             progress.add(buf.len() as u64)?;
             offset += buf.len() as u64;
         }
@@ -134,7 +134,7 @@ fn stream(args: &Args, reader: &Reader, mut damaged: bool) -> Result<(), Failed>
         let mut stream = reader.stream(0..reader.len(), args.threads.count()).map_err(at)?;
         while let Some(piece) = stream.next() {
             let (_, bytes) = piece.map_err(at)?;
-            output.write_all(&bytes).map_err(|e| Failed::io(output.path(), e))?;
+            output.write_all(&bytes).map_err(Error::Io)?;
             progress.add(bytes.len() as u64)?;
             stream.recycle(bytes);
         }

@@ -284,7 +284,6 @@ pub(crate) struct TableBuilder {
     checksums: Vec<u32>,
     content: u64,
     len: u64,
-    stored_len: u64,
 }
 
 impl TableBuilder {
@@ -297,7 +296,6 @@ impl TableBuilder {
             stored_lens.push(stored_len);
         }
         self.checksums.push(checksum);
-        self.stored_len += stored_len;
     }
 
     /// Tells the checksum of the next `len` decoded bytes.
@@ -315,8 +313,9 @@ impl TableBuilder {
     pub fn content(&self) -> u64 {
         self.content
     }
+    #[cfg(test)]
     pub fn stored_len(&self) -> u64 {
-        self.stored_len
+        self.runs.iter().flat_map(|(_, _, lens)| lens).sum::<u64>()
     }
 
     /// Appends the section of this table, which lies at `pos`, `back` bytes

@@ -14,7 +14,7 @@ use crate::parallel::{Pipeline, default_threads};
 use crate::records::{Child, Entry, NameWatch, Page, PageBuilder, RecordTree, build_tree};
 use crate::wire::{crc32c, crc64, crc64_join};
 
-/// Content goes to the workers in pieces of at least this size: handing over
+/// Content goes to other threads in pieces of at least this size: handing over
 /// takes microseconds, which a small block should not pay alone.
 const BATCH: usize = 128 << 10;
 /// Record pages of one chapter, in memory: with more, the chapter ends.
@@ -129,7 +129,9 @@ struct Batch {
     data: Vec<u8>,
     /// Where each block ends in `data`.
     ends: Vec<usize>,
+    /// Room for them compressed; the first `stored_len` bytes are what is written.
     stored: Vec<u8>,
+    stored_len: usize,
     /// What follows these blocks, when the chapter ends with them.
     tail: Option<Tail>,
 }
@@ -160,7 +162,9 @@ fn compress(mut batch: Batch, codec: Codec, level: i32, scratch: &mut Scratch) -
         result: Ok(()),
         batch: Batch::default(),
     };
-    batch.stored.resize(batch.data.len(), 0);
+    if batch.stored.len() < batch.data.len() {
+        batch.stored.resize(batch.data.len(), 0);
+    }
     let (mut start, mut filled) = (0, 0);
     for &end in &batch.ends {
         let block = &batch.data[start..end];
@@ -187,7 +191,7 @@ fn compress(mut batch: Batch, codec: Codec, level: i32, scratch: &mut Scratch) -
         filled += len;
         start = end;
     }
-    batch.stored.truncate(filled);
+    batch.stored_len = filled;
     done.batch = batch;
     done
 }
@@ -218,6 +222,7 @@ pub struct Writer<W: Write> {
 struct Cutter {
     block_len: usize,
     align_records: bool,
+    batch_len: usize,
     batch: Batch,
     spare: Vec<Batch>,
     /// Where the block that is being filled starts in the batch.
@@ -267,6 +272,8 @@ impl<W: Write> Writer<W> {
             cutter: Cutter {
                 block_len: options.block_len,
                 align_records: options.align_records,
+                // Alone, a block is best compressed while it is still in the nearest cache.
+                batch_len: if options.threads > 1 { BATCH } else { 0 },
                 batch: Batch::default(),
                 spare: Vec::new(),
                 block_start: 0,
@@ -476,7 +483,8 @@ impl<W: Write> Writer<W> {
         if cutter.chapter_blocks >= MAX_BLOCKS || cutter.chapter_len >= CHAPTER_CONTENT {
             return self.end_chapter();
         }
-        if self.cutter.batch.data.len() + self.cutter.limit() > BATCH.max(self.cutter.limit()) {
+        let limit = self.cutter.limit();
+        if self.cutter.batch.data.len() + limit > self.cutter.batch_len.max(limit) {
             return self.submit(None);
         }
         Ok(())
@@ -581,7 +589,7 @@ impl<W: Write> Sink<W> {
     fn take(&mut self, done: Compressed) -> Result<Batch> {
         done.result?;
         let mut batch = done.batch;
-        self.write(&batch.stored)?;
+        self.write(&batch.stored[..batch.stored_len])?;
         let mut start = 0;
         let blocks = batch.ends.iter().zip(&done.stored_lens).zip(&done.checksums);
         for ((&end, &stored_len), &checksum) in blocks {

@@ -1,0 +1,535 @@
+//! The command as people use it: real files, pipes, wrong options, damage, signals.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+/// A folder of its own for each test.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fiche"));
+        command.args(args).current_dir(self.0.path());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// Runs what must succeed; gives its standard output.
+    fn ok(&self, args: &[&str]) -> Vec<u8> {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    }
+
+    /// Runs what must fail with this exit code; gives its standard error.
+    fn fails(&self, code: i32, args: &[&str]) -> String {
+        let output = self.run(args);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
+        assert!(!error.contains("panicked"), "{error}");
+        error
+    }
+
+    fn pipe(&self, args: &[&str], input: &[u8]) -> Output {
+        let mut child = self
+            .command(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || drop(stdin.write_all(input)));
+            child.wait_with_output().unwrap()
+        })
+    }
+
+    fn files(&self) -> Vec<String> {
+        let list = fs::read_dir(self.0.path()).unwrap();
+        let mut names: Vec<_> =
+            list.map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn text(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut text = Vec::new();
+    while text.len() < len {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        text.extend_from_slice(format!("word{} ", state >> 57).as_bytes());
+    }
+    text.truncate(len);
+    text
+}
+
+/// Everything `fiche` keeps of a tree, as lines to compare.
+fn describe(root: &Path) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut todo = vec![root.to_owned()];
+    while let Some(path) = todo.pop() {
+        let meta = fs::symlink_metadata(&path).unwrap();
+        let name = path.strip_prefix(root).unwrap().as_os_str().as_bytes().escape_ascii().to_string();
+        let content = if meta.is_file() {
+            format!("{:?}", fs::read(&path).unwrap().iter().fold(7u64, |h, b| h.wrapping_mul(31) + *b as u64))
+        } else if meta.is_symlink() {
+            format!("{:?}", fs::read_link(&path).unwrap())
+        } else {
+            String::new()
+        };
+        let links = if meta.is_dir() { 0 } else { meta.nlink() };
+        lines.push(format!(
+            "{name} {:o} {} {} {}+{} {} {links} {content}",
+            meta.mode(), meta.uid(), meta.gid(), meta.mtime(), meta.mtime_nsec(),
+            if meta.is_dir() { 0 } else { meta.len() },
+        ));
+        if meta.is_dir() {
+            todo.extend(fs::read_dir(&path).unwrap().map(|e| e.unwrap().path()));
+        }
+    }
+    lines.sort();
+    lines
+}
+
+/// A tree of everything that must be kept.
+fn make_tree(root: &Path) {
+    fs::create_dir_all(root.join("sub/empty folder")).unwrap();
+    fs::write(root.join("a.txt"), text(100_000, 1)).unwrap();
+    fs::write(root.join("sub/equal.txt"), text(100_000, 1)).unwrap();
+    fs::write(root.join("nothing"), b"").unwrap();
+    fs::write(root.join("new\nline"), b"odd name").unwrap();
+    fs::write(root.join(std::ffi::OsStr::from_bytes(b"not\xFFutf8")), b"odder name").unwrap();
+    fs::write(root.join("-o"), b"like an option").unwrap();
+    symlink("../outside", root.join("sub/link")).unwrap();
+    fs::hard_link(root.join("a.txt"), root.join("sub/hard")).unwrap();
+    let sparse = fs::File::create(root.join("sparse")).unwrap();
+    sparse.set_len(64 << 20).unwrap();
+    sparse.write_all_at(b"an island", 20 << 20).unwrap();
+    fs::write(root.join("tool"), b"#!/bin/sh\n").unwrap();
+    fs::set_permissions(root.join("tool"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(root.join("nothing"), fs::Permissions::from_mode(0o400)).unwrap();
+    let _ = rustix::fs::setxattr(
+        root.join("a.txt"), "user.origin", b"a test", rustix::fs::XattrFlags::empty(),
+    );
+    rustix::fs::mknodat(
+        rustix::fs::CWD, root.join("pipe"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0,
+    ).unwrap();
+    let time = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH + Duration::new(5, 678));
+    for path in ["a.txt", "sub/empty folder", "sub"] {
+        fs::File::open(root.join(path)).unwrap().set_times(time).unwrap();
+    }
+}
+
+fn xattr(path: &Path) -> Option<Vec<u8>> {
+    let mut value = vec![0; 100];
+    let len = rustix::fs::getxattr(path, "user.origin", value.as_mut_slice()).ok()?;
+    value.truncate(len);
+    Some(value)
+}
+
+#[test]
+fn a_folder_comes_back_as_it_was() {
+    let place = Place::new();
+    make_tree(&place.path("tree"));
+    place.ok(&["pack", "tree", "-o", "tree.fiche", "--block", "4K"]);
+    place.ok(&["verify", "tree.fiche"]);
+    place.ok(&["unpack", "tree.fiche", "-o", "back"]);
+    assert_eq!(describe(&place.path("back/tree")), describe(&place.path("tree")));
+    assert_eq!(xattr(&place.path("back/tree/a.txt")), xattr(&place.path("tree/a.txt")));
+    // Equal content once, holes not at all.
+    let info: String = String::from_utf8(place.ok(&["info", "tree.fiche", "--json"])).unwrap();
+    let logical = info.split("\"logical_bytes\": ").nth(1).unwrap().split(',').next().unwrap();
+    let logical: u64 = logical.parse().unwrap();
+    assert!(logical < 130_000, "{logical}");
+    let sparse = fs::metadata(place.path("back/tree/sparse")).unwrap();
+    assert!(sparse.blocks() * 512 < 1 << 20, "the holes were filled");
+}
+
+#[test]
+fn chosen_paths_are_unpacked_alone_and_links_without_their_files_are_files() {
+    let place = Place::new();
+    make_tree(&place.path("tree"));
+    place.ok(&["pack", "tree", "-o", "t.fiche"]);
+    place.ok(&["unpack", "t.fiche", "tree/sub", "tree/tool", "-o", "back"]);
+    assert!(place.path("back/tree/sub/link").is_symlink());
+    assert!(!place.path("back/tree/a.txt").exists());
+    assert_eq!(fs::read(place.path("back/tree/sub/hard")).unwrap(), text(100_000, 1));
+    let error = place.fails(2, &["unpack", "t.fiche", "tree/tol", "-o", "other"]);
+    assert!(error.contains("tree/tool"), "{error}");
+}
+
+#[test]
+fn files_that_are_there_are_not_replaced_unless_asked() {
+    let place = Place::new();
+    fs::write(place.path("a"), "new").unwrap();
+    place.ok(&["pack", "a", "-o", "a.fiche"]);
+    fs::write(place.path("a"), "old").unwrap();
+    let error = place.fails(5, &["unpack", "a.fiche"]);
+    assert!(error.contains("exists"), "{error}");
+    assert_eq!(fs::read(place.path("a")).unwrap(), b"old");
+    place.ok(&["unpack", "a.fiche", "--force"]);
+    assert_eq!(fs::read(place.path("a")).unwrap(), b"new");
+    place.fails(5, &["pack", "a", "-o", "a.fiche"]);
+    place.ok(&["pack", "a", "-o", "a.fiche", "--force"]);
+}
+
+#[test]
+fn a_stream_of_unknown_length_goes_in_and_out_through_pipes() {
+    let place = Place::new();
+    let bytes = text(3_000_000, 4);
+    let packed = place.pipe(&["pack", "-", "-o", "-", "--method", "lz4"], &bytes);
+    assert!(packed.status.success());
+    fs::write(place.path("s.fiche"), &packed.stdout).unwrap();
+    assert!(place.ok(&["unpack", "s.fiche", "-o", "-"]) == bytes);
+    assert!(place.ok(&["cat", "s.fiche"]) == bytes);
+    place.ok(&["unpack", "s.fiche", "-o", "s"]);
+    assert!(fs::read(place.path("s")).unwrap() == bytes);
+    place.fails(2, &["unpack", "s.fiche"]);
+    let ranges = ["cat", "s.fiche", "-r", "1M+16K", "--range", "5..10", "-r", "2999990.."];
+    let expected = [&bytes[1 << 20..(1 << 20) + (16 << 10)], &bytes[5..10], &bytes[2_999_990..]].concat();
+    assert!(place.ok(&ranges) == expected);
+}
+
+#[test]
+fn a_reader_that_has_enough_is_no_error_worth_a_message() {
+    let place = Place::new();
+    fs::write(place.path("s.fiche"), place.pipe(&["pack", "-", "-o", "-"], &text(9_000_000, 1)).stdout).unwrap();
+    let mut child = place.command(&["cat", "s.fiche"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(141));
+    assert!(output.stderr.is_empty());
+}
+
+#[test]
+fn records_are_read_by_name_and_number() {
+    let place = Place::new();
+    fs::create_dir(place.path("d")).unwrap();
+    for name in ["#5", "one", "two"] {
+        fs::write(place.path("d").join(name), format!("this is {name}")).unwrap();
+    }
+    place.ok(&["pack", "d", "-o", "d.fiche"]);
+    assert_eq!(place.ok(&["cat", "d.fiche", "-R", "d/two"]), b"this is two");
+    assert_eq!(place.ok(&["cat", "d.fiche", "-R", "#2", "-R", "d/two"]), b"this is onethis is two");
+    assert_eq!(place.ok(&["cat", "d.fiche", "-R", "d/one", "-r", "5..7"]), b"is");
+    let error = place.fails(2, &["cat", "d.fiche", "-R", "two"]);
+    assert!(error.contains("did you mean \"d/two\"?"), "{error}");
+    place.fails(2, &["cat", "d.fiche", "-R", "#77"]);
+    place.fails(2, &["cat", "d.fiche", "-R", "d"]);
+    place.fails(2, &["cat", "d.fiche", "-r", "0+1000"]);
+    let list = String::from_utf8(place.ok(&["ls", "d.fiche"])).unwrap();
+    assert_eq!(list.lines().count(), 4);
+    let long = String::from_utf8(place.ok(&["ls", "-l", "d.fiche", "d/one"])).unwrap();
+    assert!(long.starts_with("#2") && long.contains("-rw"), "{long}");
+    assert_eq!(place.ok(&["ls", "-0", "d.fiche"]), b"d\0d/#5\0d/one\0d/two\0");
+    for line in String::from_utf8(place.ok(&["ls", "--json", "d.fiche"])).unwrap().lines() {
+        assert!(line.starts_with('{') && line.ends_with('}'));
+    }
+    place.fails(2, &["ls", "d.fiche", "nothing like it"]);
+}
+
+#[test]
+fn what_is_excluded_is_left_out_with_all_below_it() {
+    let place = Place::new();
+    for path in ["d/a.o", "d/a.c", "d/out/deep/b.c", "d/src/out/c.c", "d/src/keep.o.txt"] {
+        fs::create_dir_all(place.path(path).parent().unwrap()).unwrap();
+        fs::write(place.path(path), path).unwrap();
+    }
+    place.ok(&["pack", "d", "-o", "d.fiche", "--exclude", "*.o", "--exclude", "d/out"]);
+    let list = String::from_utf8(place.ok(&["ls", "-0", "d.fiche"])).unwrap();
+    let names: Vec<&str> = list.trim_end_matches('\0').split('\0').collect();
+    assert_eq!(names, ["d", "d/a.c", "d/src", "d/src/keep.o.txt", "d/src/out", "d/src/out/c.c"]);
+    place.fails(2, &["pack", "d", "-o", "e.fiche", "--exclude", "[z"]);
+}
+
+#[test]
+fn two_inputs_of_one_name_are_refused_and_nothing_is_written() {
+    let place = Place::new();
+    for dir in ["x", "y"] {
+        fs::create_dir(place.path(dir)).unwrap();
+        fs::write(place.path(dir).join("same"), dir).unwrap();
+    }
+    let error = place.fails(2, &["pack", "x/same", "y/same", "-o", "o.fiche"]);
+    assert!(error.contains("x/same") && error.contains("y/same"), "{error}");
+    assert_eq!(place.files(), ["x", "y"]);
+    place.fails(5, &["pack", "not there", "-o", "o.fiche"]);
+    place.fails(2, &["pack", "x", "-o", "o.fiche", "--method", "best"]);
+    place.fails(2, &["pack", "x", "-o", "o.fiche", "--level", "99"]);
+    place.fails(2, &["pack", "x", "-o", "o.fiche", "--block", "100"]);
+    place.fails(2, &["pack", "x", "-o", "o.fiche", "--block", "1G"]);
+    place.fails(2, &["pack", "x", "-o", "o.fiche", "--threads", "0"]);
+    place.fails(5, &["pack", "x", "-o", "no/such/folder/o.fiche"]);
+    place.fails(5, &["pack", "x", "-o", "y"]);
+    place.fails(2, &["pack", "x", "-", "-o", "o.fiche"]);
+    assert_eq!(place.files(), ["x", "y"]);
+}
+
+#[test]
+fn the_archive_itself_is_not_packed_into_itself() {
+    let place = Place::new();
+    fs::write(place.path("a"), "a").unwrap();
+    place.ok(&["pack", ".", "-o", "o.fiche"]);
+    place.ok(&["pack", ".", "-o", "o.fiche", "--force"]);
+    assert_eq!(place.ok(&["ls", "-0", "o.fiche"]), b"a\0");
+}
+
+#[test]
+fn what_is_no_archive_is_told_from_a_damaged_one() {
+    let place = Place::new();
+    fs::write(place.path("text"), "no archive at all").unwrap();
+    fs::write(place.path("nothing"), "").unwrap();
+    fs::create_dir(place.path("folder")).unwrap();
+    for verb in ["cat", "ls", "info", "verify", "unpack"] {
+        assert!(place.fails(2, &[verb, "text"]).contains("text: this is not a fiche file"));
+        assert!(place.fails(2, &[verb, "nothing"]).contains("nothing: this file is empty"));
+        assert!(place.fails(2, &[verb, "folder"]).contains("directory"));
+        assert!(place.fails(5, &[verb, "not there"]).contains("not there"));
+    }
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/bad");
+    let newer = golden.join("newer-version.fiche");
+    assert!(place.fails(4, &["ls", newer.to_str().unwrap()]).contains("version 2"));
+    let unknown = golden.join("unknown-codec.fiche");
+    assert!(place.fails(4, &["cat", unknown.to_str().unwrap()]).contains("codec 99"));
+}
+
+#[test]
+fn a_damaged_archive_gives_all_that_is_whole() {
+    let place = Place::new();
+    fs::create_dir(place.path("d")).unwrap();
+    for i in 0..20 {
+        fs::write(place.path(&format!("d/{i:02}")), text(9_000, i)).unwrap();
+    }
+    place.ok(&["pack", "d", "-o", "d.fiche", "--block", "4K"]);
+    let file = fs::File::options().write(true).open(place.path("d.fiche")).unwrap();
+    file.write_all_at(b"damage", 10_000).unwrap();
+    let error = place.fails(3, &["verify", "d.fiche"]);
+    assert!(error.contains("block") && error.contains("hit: #"), "{error}");
+    place.fails(3, &["unpack", "d.fiche", "-o", "strict"]);
+    place.fails(3, &["cat", "d.fiche"]);
+    let error = place.fails(3, &["unpack", "d.fiche", "-o", "kept", "--keep-going"]);
+    assert!(error.contains("lost: bytes"), "{error}");
+    let (mut whole, mut damaged) = (0, 0);
+    for i in 0..20 {
+        let path = place.path(&format!("kept/d/{i:02}"));
+        match fs::read(&path) {
+            Ok(bytes) => whole += usize::from(bytes == text(9_000, i)),
+            Err(_) => damaged += usize::from(path.with_extension("damaged").exists()),
+        }
+    }
+    assert!(damaged >= 1 && whole + damaged == 20, "{whole} {damaged}");
+
+    // Cut in the middle: the names of what is left are there.
+    let bytes = fs::read(place.path("d.fiche")).unwrap();
+    fs::write(place.path("cut.fiche"), &bytes[..bytes.len() - 40]).unwrap();
+    let error = place.fails(3, &["verify", "cut.fiche"]);
+    assert!(error.contains("--keep-going"), "{error}");
+    place.fails(3, &["ls", "cut.fiche"]);
+    place.fails(3, &["unpack", "cut.fiche", "-o", "rest", "--keep-going"]);
+    assert_eq!(fs::read(place.path("rest/d/19")).unwrap(), text(9_000, 19));
+}
+
+#[test]
+fn nothing_is_written_outside_the_target() {
+    let place = Place::new();
+    let evil = |name: &[u8], link: Option<(&str, &str)>| {
+        use fiche::archive::{Entry, Kind, Options, Writer};
+        let mut writer = Writer::new(Vec::new(), Options::default()).unwrap();
+        if let Some((name, target)) = link {
+            let kind = Kind::Symlink(target.as_bytes().to_vec());
+            writer.add_entry(Entry { kind, ..Entry::data(name) }).unwrap();
+        }
+        let file = Entry { kind: Kind::File, ..Entry::data(name) };
+        writer.add(file, &mut b"evil".as_slice()).unwrap();
+        fs::write(place.path("evil.fiche"), writer.finish().unwrap()).unwrap();
+    };
+    fs::create_dir(place.path("outside")).unwrap();
+    let outside = place.path("outside");
+    for name in ["../outside/x", "/tmp/fiche-evil", "a/../../outside/x", "..", "a//b", "./a", "a/"] {
+        evil(name.as_bytes(), None);
+        let error = place.fails(2, &["unpack", "evil.fiche", "-o", "target"]);
+        assert!(error.contains("out of the target"), "{error}");
+    }
+    // Through a link that the archive itself makes, to a folder and to a file.
+    evil(b"link/x", Some(("link", outside.to_str().unwrap())));
+    let error = place.fails(5, &["unpack", "evil.fiche", "-o", "target"]);
+    assert!(error.contains("not followed"), "{error}");
+    fs::write(outside.join("file"), "precious").unwrap();
+    symlink(outside.join("file"), place.path("target/here")).unwrap();
+    evil(b"here", None);
+    place.fails(5, &["unpack", "evil.fiche", "-o", "target"]);
+    place.ok(&["unpack", "evil.fiche", "-o", "target", "--force"]);
+    assert_eq!(fs::read(outside.join("file")).unwrap(), b"precious");
+    assert_eq!(fs::read_dir(outside).unwrap().count(), 1);
+}
+
+#[test]
+fn appending_adds_and_leaves_what_was_there() {
+    let place = Place::new();
+    make_tree(&place.path("tree"));
+    fs::create_dir_all(place.path("more/tree/sub")).unwrap();
+    fs::write(place.path("more/tree/sub/added"), text(50_000, 9)).unwrap();
+    place.ok(&["pack", "tree", "-o", "t.fiche"]);
+    let before = fs::read(place.path("t.fiche")).unwrap();
+    place.ok(&["append", "t.fiche", "more/tree", "--method", "lz4"]);
+    let error = place.fails(2, &["append", "t.fiche", "more/tree"]);
+    assert!(error.contains("tree/sub/added"), "{error}");
+    let after = fs::read(place.path("t.fiche")).unwrap();
+    assert!(after.starts_with(&before[..20]) && after[32..].starts_with(&before[32..]));
+    place.ok(&["verify", "t.fiche"]);
+    place.ok(&["unpack", "t.fiche", "-o", "back"]);
+    assert_eq!(fs::read(place.path("back/tree/sub/added")).unwrap(), text(50_000, 9));
+    assert_eq!(fs::read(place.path("back/tree/a.txt")).unwrap(), text(100_000, 1));
+}
+
+#[test]
+fn an_append_that_is_cut_off_leaves_the_archive_as_it_was() {
+    let place = Place::new();
+    fs::write(place.path("a"), text(100_000, 1)).unwrap();
+    place.ok(&["pack", "a", "-o", "a.fiche"]);
+    let before = fs::read(place.path("a.fiche")).unwrap();
+    // It waits for more input when it is killed.
+    let mut child =
+        place.command(&["append", "a.fiche", "-", "-m", "copy"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&text(20_000_000, 2)).unwrap();
+    let during = place.fails(5, &["append", "a.fiche", "a"]);
+    assert!(during.contains("in use"), "{during}");
+    assert!(place.ok(&["cat", "a.fiche"]) == text(100_000, 1), "while it is appended to");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(fs::metadata(place.path("a.fiche")).unwrap().len() > before.len() as u64 + 1_000_000);
+    let verified = place.run(&["verify", "a.fiche"]);
+    assert!(verified.status.success());
+    assert!(String::from_utf8_lossy(&verified.stderr).contains("append that did not end"));
+    assert!(place.ok(&["cat", "a.fiche"]) == text(100_000, 1));
+    // The next append takes away what was left.
+    fs::write(place.path("b"), "b").unwrap();
+    place.ok(&["append", "a.fiche", "b"]);
+    assert!(fs::metadata(place.path("a.fiche")).unwrap().len() < before.len() as u64 + 1_000);
+    assert!(String::from_utf8_lossy(&place.run(&["verify", "a.fiche"]).stderr).is_empty());
+    assert_eq!(place.ok(&["cat", "a.fiche", "-R", "b"]), b"b");
+}
+
+#[test]
+fn merging_joins_content_and_records() {
+    let place = Place::new();
+    for name in ["a", "b", "c"] {
+        fs::write(place.path(name), text(70_000, name.len() as u64)).unwrap();
+        place.ok(&["pack", name, "-o", &format!("{name}.fiche")]);
+    }
+    place.ok(&["merge", "c.fiche", "a.fiche", "b.fiche", "-o", "all.fiche"]);
+    place.ok(&["verify", "all.fiche"]);
+    assert_eq!(place.ok(&["ls", "-0", "all.fiche"]), b"c\0a\0b\0");
+    assert!(place.ok(&["cat", "all.fiche", "-R", "b"]) == text(70_000, 1));
+    let error = place.fails(2, &["merge", "a.fiche", "a.fiche", "-o", "twice.fiche"]);
+    assert!(error.contains("\"a\""), "{error}");
+    assert!(!place.path("twice.fiche").exists());
+}
+
+#[test]
+fn an_interrupted_pack_leaves_nothing_and_says_so() {
+    for signal in ["-INT", "-TERM"] {
+        let place = Place::new();
+        let mut child = place
+            .command(&["pack", "-", "-o", "o.fiche"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(&text(3_000_000, 2)).unwrap();
+        while place.files().is_empty() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let id = child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130));
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains("nothing was written"), "{error}");
+        assert_eq!(place.files(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_nothing_and_says_so() {
+    let place = Place::new();
+    let disk = place.path("disk");
+    fs::create_dir(&disk).unwrap();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=1M", "tmpfs", disk.to_str().unwrap()])
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !mounted {
+        println!("SKIP: mount of a small tmpfs");
+        return;
+    }
+    let noise: Vec<u8> = text(4_000_000, 3);
+    fs::write(place.path("noise"), &noise).unwrap();
+    let error = place.fails(5, &["pack", "noise", "-o", "disk/o.fiche", "-m", "copy"]);
+    let left = fs::read_dir(&disk).unwrap().count();
+    // An append that does not fit leaves the archive as it was.
+    fs::write(place.path("small"), text(1000, 1)).unwrap();
+    place.ok(&["pack", "small", "-o", "disk/small.fiche"]);
+    let before = fs::read(disk.join("small.fiche")).unwrap();
+    let appended = place.run(&["append", "disk/small.fiche", "noise", "-m", "copy"]);
+    let after = fs::read(disk.join("small.fiche")).unwrap();
+    place.ok(&["pack", "noise", "-o", "noise.fiche"]);
+    let unpacked = place.run(&["unpack", "noise.fiche", "-o", "disk"]);
+    let names = fs::read_dir(&disk).unwrap().count();
+    assert!(Command::new("umount").arg(&disk).status().unwrap().success());
+    assert!(error.contains("o.fiche") && error.contains("space"), "{error}");
+    assert_eq!(left, 0);
+    assert_eq!(appended.status.code(), Some(5));
+    assert!(before == after, "the archive changed");
+    assert_eq!(unpacked.status.code(), Some(5));
+    assert_eq!(names, 1, "a file that is not whole stayed");
+}
+
+#[test]
+fn the_same_bytes_come_out_for_any_number_of_threads() {
+    let place = Place::new();
+    make_tree(&place.path("tree"));
+    let pack = |threads: &str| {
+        place.ok(&["pack", "tree", "-o", "t.fiche", "-f", "-T", threads, "-b", "1K"]);
+        fs::read(place.path("t.fiche")).unwrap()
+    };
+    let one = pack("1");
+    assert!(one == pack("2") && one == pack("9"));
+}
+
+#[test]
+fn completions_and_manual_pages_are_made() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(String::from_utf8(place.ok(&["completions", shell])).unwrap().contains("unpack"));
+    }
+    place.ok(&["man", "."]);
+    for page in ["fiche.1", "fiche-pack.1", "fiche-cat.1", "fiche-verify.1"] {
+        assert!(place.files().contains(&page.to_owned()), "{page}");
+    }
+    for verb in ["pack", "unpack", "cat", "ls", "info", "verify", "append", "merge"] {
+        place.ok(&[verb, "--help"]);
+    }
+    place.fails(2, &["no-such-verb"]);
+    place.fails(2, &[]);
+}
