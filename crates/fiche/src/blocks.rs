@@ -5,7 +5,7 @@
 //! Up to 4,096 blocks, one after the other, then record pages and begun records,
 //! then the chapter table. The writer ends a chapter after 4,096 blocks or 64 MiB
 //! of content, or when its record pages reach 4 MiB. A block decodes to 1 byte
-//! to 2^26 bytes.
+//! to 2^26 bytes. A chapter of records that have no content has no blocks.
 //!
 //! # Chapter table
 //!
@@ -14,8 +14,8 @@
 //!
 //! | size | field | meaning |
 //! |---|---|---|
-//! | varint | back | from the first byte of the chapter's first block to the first byte of this section |
-//! | varint | runs | how many runs follow |
+//! | varint | back | from where the chapter starts, which is where its first block does, to the first byte of this section |
+//! | varint | runs | how many runs follow; 0 where there are no blocks |
 //! | | runs | see below |
 //! | 4 * blocks | checksums | CRC-32C of each block's stored bytes |
 //! | 8 | content | CRC-64 of the chapter's decoded bytes |
@@ -24,12 +24,12 @@
 //!
 //! | size | field | meaning |
 //! |---|---|---|
-//! | varint | blocks | how many, 1 to 4,096 in the whole chapter |
+//! | varint | blocks | how many, at least 1; no more than 4,096 in all runs together |
 //! | 1 | codec | number of the codec |
-//! | 1 | flags | bit 0: part follows; bit 1: dictionary follows; bit 2: model follows; other bits are zero |
-//! | varint | part | which other file holds these blocks; if flagged (none is written yet) |
-//! | varint | dictionary | if flagged (none is written yet) |
-//! | varint | model | if flagged (none is written yet) |
+//! | 1 | flags | bit 0: part follows; bit 1: dictionary follows; bit 2: model follows; other bits are zero. Nothing sets any of them yet, and a reader of this version refuses them |
+//! | varint | part | which other file holds these blocks; only if flagged |
+//! | varint | dictionary | only if flagged |
+//! | varint | model | only if flagged |
 //! | | lengths | decoded length of each block |
 //! | | stored lengths | stored length of each block |
 //!
@@ -41,7 +41,7 @@
 //! | varint | last | length of the last block, below `len`; only if the tag is odd |
 //!
 //! The first run starts at the chapter's first byte, every other one where the
-//! run before it ends; the last one ends at or before the first section.
+//! run before it ends; where the last one ends, the sections of the chapter begin.
 
 use crate::elias_fano::EliasFano;
 use crate::envelope::{Kind, Section, SectionRef};

@@ -24,7 +24,8 @@
 //! A reader looks for the trailer at the end of the file. Only when there is no
 //! whole trailer and footer, and the guard is set and its checksum right, does it
 //! read the file as if it ended at the guard: an append was cut off, and the file
-//! is what it was before.
+//! is what it was before. Whole means that the checksums are right and that what
+//! they cover makes sense. A guard that is neither 0 nor checked is as good as none.
 //!
 //! # Section
 //!
@@ -37,8 +38,11 @@
 //! | varint | number | blocks or records before what it tells of; 0 where that means nothing |
 //! | varint | stored length | of the payload as it follows |
 //! | varint | length | of the payload decoded, 1 to 2^26; only if compressed |
-//! | | payload | bare, or as a magicless Zstandard frame |
+//! | | payload | bare, or as one Zstandard frame as under "Codecs" |
 //! | 4 | checksum | CRC-32C of the section's position in the file as 8 bytes and then of all its bytes before this field |
+//!
+//! Whatever leads to a section gives its position and whole length, and a reader checks
+//! that it has this length and is of the kind that is expected there.
 //!
 //! | kind | section |
 //! |---|---|

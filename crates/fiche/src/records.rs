@@ -11,7 +11,10 @@
 //! one section a level: with 256 entries each, three for 16 million records.
 //!
 //! A name is 1 to 65,535 bytes, of any values but 0. Names of different records
-//! differ; they are compared byte by byte. A record may have no name (of 0 bytes).
+//! differ, but folders of one name may come from several archives that were joined;
+//! of two records of one name, the one in the later tree is found. Names are compared
+//! byte by byte. A record may have no name (of 0 bytes); where the names of a tree
+//! increase, none is without, and a tree of name pages lists those that have one.
 //!
 //! # Record page
 //!
@@ -23,28 +26,28 @@
 //! | varint | records | how many, 1 to 4,096 |
 //! | | columns | each as 1 byte: number, then a varint: length, then as many bytes |
 //!
-//! Columns stand in increasing order of their numbers, and one whose values are
-//! all 0, or all empty, is left out. A reader skips columns of number 128 and
-//! above that it does not know, and refuses others. Values stand in the order of
-//! the records:
+//! Columns stand in increasing order of their numbers. A writer leaves out one whose
+//! bytes are all 0; a reader takes 0, or nothing, for every value of one that is not
+//! there. It skips columns of number 128 and above that it does not know, and refuses
+//! others. Values stand in the order of the records:
 //!
 //! | number | column | for each record |
 //! |---|---|---|
-//! | 1 | names | varint: how many bytes it shares with the start of the name before; varint: how many more it has; these |
+//! | 1 | names | varint: how many bytes it shares with the start of the name before; varint: how many more it has; these. The name before the first is empty |
 //! | 2 | kinds | 1 byte: 0 data, 1 file, 2 directory, 3 symbolic link, 4 hard link, 5 named pipe, 6 character device, 7 block device |
-//! | 3 | starts | signed varint: offset of its content, less the furthest end of content of the records before it in the page (for the first: less the section's offset) |
+//! | 3 | starts | signed varint: offset of its content, less the largest of the section's offset and the ends of all records before it in the page; a record without content starts and ends where its start says |
 //! | 4 | lengths | varint: length of its content in the archive |
-//! | 5 | extents | varint: how many pieces of data a sparse file has, plus 1; 0 for what is not sparse; for a sparse one then varint: its length with holes; then for each piece varint: length of the hole before it, and varint: length of the piece |
-//! | 6 | targets | only for kinds 3 to 7. Symbolic link: varint: length, then the bytes it points to; hard link: varint: how many records before it the file is that it is another name of; devices: varint: major number, varint: minor number; named pipe: nothing |
-//! | 7 | modes | varint: 1 + the permission bits (up to 7777 octal); 0 for a record without metadata, whose columns 8 to 12 are 0 |
-//! | 8 | seconds | signed varint: modification time in seconds since 1970, less that of the record before (0 before the first) |
+//! | 5 | extents | varint: how many pieces of data a sparse file has, plus 1; 0 for what is not sparse; for a sparse one then varint: its length with holes; then for each piece varint: length of the hole before it, and varint: length of the piece. The pieces are as long together as its content, and end within its length |
+//! | 6 | targets | only for kinds 3 to 7. Symbolic link: varint: length, then the bytes it points to; hard link: varint, at least 1: how many records before it the file is (of kind 0 or 1) that it is another name of; devices: varint: major number, varint: minor number; named pipe: nothing |
+//! | 7 | modes | varint: 1 + the permission bits (up to 7777 octal); 0 for a record without metadata: its values of columns 8 to 12 are 0 (not the differences that are stored) |
+//! | 8 | seconds | signed varint: modification time in seconds since 1970, a signed number of 64 bits, less that of the record before (0 before the first), modulo 2^64 |
 //! | 9 | nanoseconds | varint: 0 to 999,999,999, to be added |
-//! | 10 | users | signed varint: numeric owner, less that of the record before |
-//! | 11 | groups | signed varint: numeric group, less that of the record before |
+//! | 10 | users | signed varint: numeric owner, 0 to 2^32 - 1, less that of the record before (0 before the first) |
+//! | 11 | groups | signed varint: numeric group, in the same way |
 //! | 12 | attributes | varint: how many extended attributes; for each: varint: length, then its name; varint: length, then its value |
 //!
 //! A sparse file's content in the archive is its pieces of data, one after the other.
-//! Only data and files have content.
+//! Only data and files have content, and only they may be sparse.
 //!
 //! # Begun record
 //!
@@ -77,8 +80,13 @@
 //! | varint | count | records (or names) below this entry |
 //! | signed varint | gap | position of the entry's section, less the end of the section of the entry before (0 before the first) |
 //! | varint | length | of the entry's section, whole |
-//! | varint | shared | how many bytes its first name shares with the start of that of the entry before |
+//! | varint | shared | how many bytes its first name shares with the start of that of the entry before (which is empty before the first) |
 //! | varint, bytes | rest | how many more it has; these |
+//!
+//! The first name of an entry is that of the first record below it, whether or not
+//! names increase. The counts of a node's entries add up to the count by which the
+//! node itself is known, and the number of a section below it to the number of the
+//! node plus the counts of the entries before: a reader checks both.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

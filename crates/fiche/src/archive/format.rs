@@ -5,11 +5,13 @@
 //! A file of kind 1: the header; chapters; the nodes and name pages of the record
 //! index; the footer; the trailer. Decoded, it is the content of its blocks, one
 //! after the other. An append adds chapters, nodes and a footer behind the
-//! trailer; the old footer and trailer stay in the middle, superseded.
+//! trailer; the old footer and trailer stay in the middle, superseded. Of archives
+//! that were joined, the nodes of one lie before the chapters of the next. Nothing
+//! else lies in between: every byte belongs to one block, section or superseded range.
 //!
 //! # Footer
 //!
-//! Section kind 8, never compressed.
+//! Section kind 8, offset and number 0, never compressed.
 //!
 //! | size | field | meaning |
 //! |---|---|---|
@@ -20,9 +22,9 @@
 //! | varint | chapters | how many follow |
 //! | | | for each, in order: varint: position of its table, less the end of the table before (less 32 for the first); varint: length of the table's section; varint: decoded bytes; varint: blocks |
 //! | varint | trees | how many trees of records follow, in the order of their records |
-//! | | | for each: tree; 1 byte: how its names are found, 0 there are none, 1 they increase, 2 by a tree of name pages, which then follows |
+//! | | | for each: tree; 1 byte: how its names are found, 0 there are none, 1 they increase, 2 by a tree of name pages, which then follows; its names are numbered from 0 |
 //! | varint | superseded | how many ranges of the file mean nothing any more |
-//! | | | for each, in order: varint: position; varint: length; 4 bytes: CRC-32C |
+//! | | | for each, in order: varint: position; varint: length; 4 bytes: CRC-32C of these bytes, for whoever verifies the whole file |
 //! | varint | others | how many other sections follow (none is written yet) |
 //! | | | for each: 1 byte: kind; varint: position; varint: length. A reader refuses kinds below 128 that it does not know |
 //! | varint | parts | how many other files hold blocks: 0; a reader refuses others |

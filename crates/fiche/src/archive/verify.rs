@@ -67,7 +67,7 @@ impl Reader {
         let inner = self.inner();
         let mut report = Report::default();
         // Ranges of the file that are accounted for.
-        let mut known: Vec<Range<u64>> = vec![0..HEADER_LEN, inner.end - TRAILER_LEN..inner.end];
+        let mut known: Vec<Range<u64>> = vec![0..HEADER_LEN, inner.end.saturating_sub(TRAILER_LEN)..inner.end];
         known.push(inner.footer_at.pos..inner.footer_at.end());
         let header = envelope::read_header(&inner.source, Container::Archive)?;
         if header.guard_damaged {

@@ -12,8 +12,12 @@
 //! | 5 | bzip2 | one bzip2 stream |
 //!
 //! Whatever the codec, a block whose stored length equals its decoded length is
-//! the bytes themselves: that is how a block is stored that does not shrink.
-//! A stored block is never longer than its decoded one, and never empty.
+//! the bytes themselves: that is how a block is stored that does not shrink, and a
+//! reader need not know the codec for it. A stored block is never longer than its
+//! decoded one, and never empty; every one decodes to exactly its length.
+//!
+//! Zstandard frames state their content's size or their window is no larger than the
+//! content; they use no dictionary and no checksum, and nothing follows them.
 
 #[cfg(feature = "bzip2")]
 mod bzip2;

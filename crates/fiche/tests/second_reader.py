@@ -1,0 +1,887 @@
+"""Reads fiche archives; written from docs/format.md alone, as a proof that it is complete.
+
+python second_reader.py FILE.fiche         prints what the file holds, a line a record
+python second_reader.py --check FOLDER     compares every NAME.fiche with its NAME.txt
+python second_reader.py --refuse FOLDER    every *.fiche there has to be refused
+
+Needs Python 3.10 or newer, and a Zstandard module that can do without magic numbers:
+`pip install zstandard`.
+"""
+
+import bz2
+import hashlib
+import lzma
+import random
+import sys
+import zlib
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import BinaryIO, Callable, Iterator
+
+import zstandard
+
+MAGIC = bytes.fromhex("8F 66 69 63 68 65 0D 0A")
+MARKER = bytes.fromhex("9E F1 C4 E5")
+HEADER = TRAILER = 32
+CHAPTER_TABLE, RECORD_PAGE, NODE, NAME_PAGE, FOOTER = 3, 4, 6, 7, 8
+SECTIONS = {CHAPTER_TABLE: "chapter table", RECORD_PAGE: "record page", NODE: "node",
+            NAME_PAGE: "name page", FOOTER: "footer"}
+NO_NAMES, INCREASING, BY_NAME_PAGES = 0, 1, 2
+KINDS = ("data", "file", "directory", "symlink", "hardlink", "fifo", "character-device",
+         "block-device")
+DATA, FILE, DIRECTORY, SYMLINK, HARDLINK, FIFO, CHARACTER_DEVICE, BLOCK_DEVICE = range(8)
+LONGEST_BLOCK = LONGEST_PAYLOAD = LONGEST_HASHED = 1 << 26
+MOST = 4096  # blocks of a chapter, entries of a node or page
+ALL_ONES = (1 << 64) - 1
+
+
+class FormatError(Exception):
+    """The file is damaged, cut, or of a format that this reader does not know."""
+
+    def __init__(self, what: str, position: int):
+        super().__init__(f"{what} at byte {position}")
+        self.what, self.position = what, position
+
+
+def require(condition: bool, what: str, position: int) -> None:
+    if not condition:
+        raise FormatError(what, position)
+
+
+# Checksums
+
+def crc_table(polynomial: int, width: int) -> list[int]:
+    reflected, table = int(f"{polynomial:0{width}b}"[::-1], 2), []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (reflected if value & 1 else 0)
+        table.append(value)
+    return table
+
+
+TABLE_32 = crc_table(0x1EDC6F41, 32)
+TABLE_64 = crc_table(0xAD93D23594C93659, 64)
+
+
+def crc32c(data: bytes, before: int = 0) -> int:
+    value = before ^ 0xFFFFFFFF
+    for byte in data:
+        value = TABLE_32[(value ^ byte) & 255] ^ value >> 8
+    return value ^ 0xFFFFFFFF
+
+
+def crc64(data: bytes, before: int = 0) -> int:
+    value = before ^ ALL_ONES
+    for byte in data:
+        value = TABLE_64[(value ^ byte) & 255] ^ value >> 8
+    return value ^ ALL_ONES
+
+
+def crc64_combined(first: int, second: int, second_length: int) -> int:
+    """The CRC-64 of two parts, one after the other, from the CRC-64 of each."""
+    def product(a: int, b: int) -> int:  # of polynomials: the top bit is the constant
+        result = 0
+        for bit in range(63, -1, -1):
+            result ^= b if a >> bit & 1 else 0
+            b = b >> 1 ^ (TABLE_64[128] if b & 1 else 0)  # this entry is the polynomial
+        return result
+
+    power = 1 << 63 - 8  # x to the 8th: one byte further
+    while second_length:
+        first = product(first, power) if second_length & 1 else first
+        power = product(power, power)
+        second_length >>= 1
+    return first ^ second
+
+
+# Integers and what is made of them
+
+@dataclass
+class Cursor:
+    """Takes stored fields apart, one after the other."""
+    data: bytes
+    what: str
+    position: int  # of the data in the file
+    stored: bool = True  # else it was decompressed, and only its start has a position
+    at: int = 0
+
+    def require(self, condition: bool, what: str) -> None:
+        if not condition:
+            raise FormatError(f"{self.what}: {what}", self.here())
+
+    def here(self) -> int:
+        return self.position + (self.at if self.stored else 0)
+
+    def take(self, count: int) -> bytes:
+        self.require(count <= len(self.data) - self.at, "ends too early")
+        self.at += count
+        return self.data[self.at - count:self.at]
+
+    def fixed(self, size: int) -> int:
+        return int.from_bytes(self.take(size), "little")
+
+    def varint(self) -> int:
+        value = shift = 0
+        byte = 128
+        while byte >= 128:
+            self.require(shift < 70, "integer too long")
+            byte = self.fixed(1)
+            value |= (byte & 127) << shift
+            shift += 7
+        self.require(value <= ALL_ONES, "integer too large")
+        self.require(byte != 0 or shift == 7, "integer longer than it has to be")
+        return value
+
+    def signed(self) -> int:
+        value = self.varint()
+        return value >> 1 ^ -(value & 1)
+
+    def sized(self) -> bytes:
+        return self.take(self.varint())
+
+    def name(self, before: bytes) -> bytes:
+        """A name that is told by how it differs from the one before."""
+        shared = self.varint()
+        self.require(shared <= len(before), "shares more than there is")
+        name = before[:shared] + self.sized()
+        self.require(len(name) <= 65535 and 0 not in name, "not a name")
+        return name
+
+    def part(self, length: int, what: str) -> "Cursor":
+        start = self.here()
+        return Cursor(self.take(length), f"{self.what}: {what}", start, self.stored)
+
+    def finish(self) -> None:
+        self.require(self.at == len(self.data), "longer than what it holds")
+
+
+def read_elias_fano(cursor: Cursor, count: int) -> list[int]:
+    last, low = cursor.varint(), cursor.fixed(1)
+    cursor.require(low <= 63, "low bits of a sequence")
+    # Taken as one number each: bit 0 of it is the lowest bit of the first byte.
+    lows = cursor.fixed((count * low + 7) // 8)
+    highs = cursor.fixed((count + (last >> low) + 7) // 8)
+    set_bits = [at for at, bit in enumerate(f"{highs:b}"[::-1]) if bit == "1"]
+    cursor.require(len(set_bits) == count and lows >> count * low == 0, "bits of a sequence")
+    values = [at - index << low | lows >> index * low & (1 << low) - 1
+              for index, at in enumerate(set_bits)]
+    increase = all(a < b for a, b in zip([0] + values, values))
+    cursor.require(increase and values[-1] == last, "order of a sequence")
+    return values
+
+
+# The file and its sections
+
+def read_at(file: BinaryIO, position: int, length: int, limit: int, what: str) -> bytes:
+    require(0 <= position and position + length <= limit, what, max(position, 0))
+    file.seek(position)
+    data = file.read(length)
+    require(len(data) == length, what, position)
+    return data
+
+
+def read_header(file: BinaryIO, size: int) -> int:
+    """The guard, or 0 where it is not set or was not written whole."""
+    header = Cursor(read_at(file, 0, HEADER, size, "header"), "header", 0)
+    header.require(header.take(8) == MAGIC, "not a fiche file")
+    header.require(header.fixed(2) == 1, "version")
+    header.fixed(2)  # a larger minor version adds only what may be ignored
+    header.require(header.fixed(1) == 1, "kind of file")
+    header.require(header.fixed(3) == 0, "reserved bytes")
+    header.require(header.fixed(4) == crc32c(header.data[:16]), "checksum")
+    guard, checksum = header.fixed(8), header.fixed(4)
+    return guard if checksum == crc32c(header.data[20:28]) else 0
+
+
+@dataclass
+class Section:
+    offset: int
+    number: int
+    payload: Cursor
+
+
+def read_section(file: BinaryIO, kind: int, position: int, length: int, limit: int) -> Section:
+    require(position >= HEADER and length >= 4, SECTIONS[kind], position)
+    data = read_at(file, position, length, limit, SECTIONS[kind])
+    section = Cursor(data[:-4], SECTIONS[kind], position)
+    checksum = crc32c(section.data, crc32c(position.to_bytes(8, "little")))
+    section.require(int.from_bytes(data[-4:], "little") == checksum, "checksum")
+    section.require(section.take(4) == MARKER, "marker")
+    section.require(section.fixed(1) == kind, "kind of section")
+    compressed = section.fixed(1)
+    section.require(compressed <= (kind not in (CHAPTER_TABLE, FOOTER)), "flags")
+    offset, number, stored_length = section.varint(), section.varint(), section.varint()
+    section.require(offset == 0 or kind in (CHAPTER_TABLE, RECORD_PAGE), "offset")
+    section.require(number == 0 or kind != FOOTER, "number")
+    decoded_length = section.varint() if compressed else stored_length
+    payload = section.part(stored_length, "payload")
+    section.finish()
+    if compressed:
+        section.require(1 <= decoded_length <= LONGEST_PAYLOAD, "length")
+        payload.stored = False
+        payload.data = decode(decode_zstd, payload.data, decoded_length, payload.what, position)
+    return Section(offset, number, payload)
+
+
+def find_footer(file: BinaryIO, size: int) -> tuple[Section, int]:
+    """The footer of a file of that size, and where its section starts."""
+    position = size - TRAILER
+    require(position >= HEADER, "trailer", max(position, 0))
+    trailer = Cursor(read_at(file, position, TRAILER, size, "trailer"), "trailer", position)
+    start, length = trailer.fixed(8), trailer.fixed(8)
+    trailer.require(trailer.fixed(4) == 0, "reserved bytes")
+    trailer.require(trailer.fixed(4) == crc32c(trailer.data[:20]), "checksum")
+    trailer.require(trailer.take(8) == MAGIC[::-1], "magic")
+    trailer.require(start + length == position, "place of the footer")
+    return read_section(file, FOOTER, start, length, position), start
+
+
+# Codecs
+
+def decode_lz4(data: bytes, length: int) -> bytes:
+    out, at = bytearray(), 0
+
+    def count(value: int) -> int:
+        nonlocal at
+        more = 255 if value == 15 else 0
+        while more == 255:
+            more = data[at]
+            at += 1
+            value += more
+        return value
+
+    while True:
+        token = data[at]
+        at += 1
+        literals = count(token >> 4)
+        if literals > len(data) - at:
+            raise ValueError("literals beyond the end")
+        out += data[at:at + literals]
+        at += literals
+        if at == len(data):  # the last sequence has no match
+            return bytes(out)
+        distance = data[at] | data[at + 1] << 8
+        at += 2
+        match, start = count(token & 15) + 4, len(out) - distance
+        if distance == 0 or start < 0 or len(out) + match > length:
+            raise ValueError("match outside of the block")
+        # A match may overlap what it makes: then its first bytes are repeated.
+        piece = bytes(out[start:start + match])
+        out += (piece * (match // len(piece) + 1))[:match]
+
+
+def decode_zstd(data: bytes, length: int) -> bytes:
+    # Neither checksum nor dictionary: the flags in the first byte that tell of them.
+    if data[0] & 0b1111:
+        raise ValueError("flags of the frame")
+    frame = zstandard.ZstdDecompressor(format=zstandard.FORMAT_ZSTD1_MAGICLESS).decompressobj()
+    decoded, at = bytearray(), 0
+    # In small pieces, so that a frame that lies about its length cannot fill the memory.
+    while at < len(data) and not frame.eof and len(decoded) <= length:
+        decoded += frame.decompress(data[at:at + 1024])
+        at += 1024
+    if not frame.eof or frame.unused_data or at < len(data):
+        raise ValueError("end of the frame")
+    return bytes(decoded)
+
+
+def decode_stream(decoder: object, data: bytes, length: int) -> bytes:
+    # One byte more than there should be, so that a stream which is too long is noticed.
+    decoded = decoder.decompress(data, length + 1)
+    if not decoder.eof or decoder.unused_data:
+        raise ValueError("end of the stream")
+    return decoded
+
+
+def decode_deflate(data: bytes, length: int) -> bytes:
+    return decode_stream(zlib.decompressobj(wbits=-15), data, length)
+
+
+def decode_lzma(data: bytes, length: int) -> bytes:
+    filters = [{"id": lzma.FILTER_LZMA2, "dict_size": max(length, 4096)}]
+    return decode_stream(lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=filters), data, length)
+
+
+def decode_bzip2(data: bytes, length: int) -> bytes:
+    return decode_stream(bz2.BZ2Decompressor(), data, length)
+
+
+def decode_copy(data: bytes, length: int) -> bytes:
+    return data  # of another length, or it would not be decoded at all
+
+
+DECODERS = (decode_copy, decode_lz4, decode_deflate, decode_zstd, decode_lzma, decode_bzip2)
+
+
+def decode(decoder: Callable, data: bytes, length: int, what: str, position: int) -> bytes:
+    try:
+        decoded = decoder(data, length)
+    except (ValueError, IndexError, EOFError, OSError, zlib.error, lzma.LZMAError,
+            zstandard.ZstdError) as error:
+        raise FormatError(f"{what}: {error}", position) from error
+    require(len(decoded) == length, f"{what}: length", position)
+    return decoded
+
+
+# The archive; compared by identity, so that what was read of it can be remembered
+
+@dataclass(eq=False)
+class Block:
+    number: int
+    offset: int
+    length: int
+    position: int
+    stored: int
+    codec: int
+    checksum: int = 0
+
+
+@dataclass(eq=False)
+class Chapter:
+    position: int  # of its table
+    length: int  # of its table
+    floor: int  # where the table before ends: its own blocks cannot start before
+    offset: int
+    decoded: int
+    number: int  # of its first block
+    count: int  # of its blocks
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a node, or the footer, tells of a node or page, which has to agree."""
+    first: int
+    count: int
+    position: int
+    length: int
+    name: bytes | None  # the first one; the footer does not tell it
+
+
+@dataclass(eq=False)
+class Tree:
+    """Of records, or of the names of such a tree."""
+    level: int
+    root: Entry
+    found: int = INCREASING
+    names: "Tree | None" = None
+
+
+@dataclass(eq=False)
+class Archive:
+    file: BinaryIO
+    limit: int  # where the footer starts: no other section goes beyond
+    length: int
+    blocks: int
+    records: int
+    content: int
+    chapters: list[Chapter] = field(default_factory=list)
+    trees: list[Tree] = field(default_factory=list)
+    superseded: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+def open_archive(file: BinaryIO) -> Archive:
+    size = file.seek(0, 2)
+    require(size < 1 << 63, "length of the file", 0)
+    guard = read_header(file, size)
+    try:
+        footer, limit = find_footer(file, size)
+    except FormatError:
+        if not 0 < guard < size:
+            raise
+        # An append was cut off: the file is what it was before.
+        footer, limit = find_footer(file, guard)
+    return read_footer(file, footer.payload, limit)
+
+
+def read_footer(file: BinaryIO, footer: Cursor, limit: int) -> Archive:
+    archive = Archive(file, limit, footer.varint(), footer.varint(), footer.varint(),
+                      footer.fixed(8))
+    end, offset, number = HEADER, 0, 0
+    for _ in range(footer.varint()):
+        gap, length, decoded, count = (footer.varint() for _ in range(4))
+        footer.require(end + gap + length <= limit, "place of a chapter table")
+        footer.require(count <= MOST, "blocks of a chapter")
+        archive.chapters.append(Chapter(end + gap, length, end, offset, decoded, number, count))
+        end += gap + length
+        offset += decoded
+        number += count
+    footer.require((offset, number) == (archive.length, archive.blocks), "sum of the chapters")
+    first = 0
+    for _ in range(footer.varint()):
+        tree = read_tree(footer, first, limit)
+        tree.found = footer.fixed(1)
+        footer.require(tree.found <= BY_NAME_PAGES, "how names are found")
+        if tree.found == BY_NAME_PAGES:
+            tree.names = read_tree(footer, 0, limit)
+            footer.require(tree.names.root.count <= tree.root.count, "count of names")
+        first += tree.root.count
+        archive.trees.append(tree)
+    footer.require(first == archive.records, "sum of the trees")
+    end = HEADER
+    for _ in range(footer.varint()):
+        position, length, checksum = footer.varint(), footer.varint(), footer.fixed(4)
+        footer.require(end <= position <= position + length <= limit, "superseded range")
+        archive.superseded.append((position, length, checksum))
+        end = position + length
+    for _ in range(footer.varint()):
+        kind, _, _ = footer.fixed(1), footer.varint(), footer.varint()
+        footer.require(kind >= 128, "kind of another section")
+    footer.require(footer.varint() == 0, "other files")
+    for _ in range(2 * footer.varint()):
+        footer.sized()  # a key or value of a note, which is for people
+    footer.finish()
+    return archive
+
+
+def read_tree(footer: Cursor, first: int, limit: int) -> Tree:
+    count, level, position, length = (
+        footer.varint(), footer.fixed(1), footer.varint(), footer.varint())
+    footer.require(count >= 1 and level <= 7 and position + length <= limit, "tree")
+    return Tree(level, Entry(first, count, position, length, None))
+
+
+# Content
+
+def read_lengths(table: Cursor, count: int) -> list[int]:
+    tag = table.varint()
+    if tag == 0:
+        ends = read_elias_fano(table, count)
+        lengths = [end - start for start, end in zip([0] + ends, ends)]
+    else:
+        lengths = [tag >> 1] * count
+        if tag & 1:
+            lengths[-1] = table.varint()
+            table.require(lengths[-1] < tag >> 1, "length of the last block")
+    table.require(1 <= min(lengths) and max(lengths) <= LONGEST_BLOCK, "length of a block")
+    return lengths
+
+
+@lru_cache(64)
+def read_chapter_table(archive: Archive, chapter: Chapter) -> tuple[list[Block], int]:
+    """The blocks of a chapter, and the CRC-64 of what they hold."""
+    section = read_section(
+        archive.file, CHAPTER_TABLE, chapter.position, chapter.length, archive.limit)
+    table = section.payload
+    table.require((section.offset, section.number) == (chapter.offset, chapter.number), "place")
+    back = table.varint()
+    table.require(back <= chapter.position - chapter.floor, "blocks before their chapter")
+    position, offset = chapter.position - back, chapter.offset
+    blocks: list[Block] = []
+    for _ in range(table.varint()):
+        count = table.varint()
+        table.require(1 <= count <= chapter.count - len(blocks), "count of blocks")
+        codec, flags = table.fixed(1), table.fixed(1)
+        table.require(codec < len(DECODERS), "codec")
+        # Parts, dictionaries and models have flags, but there is none to refer to.
+        table.require(flags == 0, "flags of a run")
+        for length, stored in zip(read_lengths(table, count), read_lengths(table, count)):
+            table.require(stored <= length, "stored length of a block")
+            number = chapter.number + len(blocks)
+            blocks.append(Block(number, offset, length, position, stored, codec))
+            offset += length
+            position += stored
+    table.require(len(blocks) == chapter.count, "count of blocks")
+    table.require(offset == chapter.offset + chapter.decoded, "decoded bytes of the chapter")
+    table.require(position <= chapter.position, "blocks behind their table")
+    for block in blocks:
+        block.checksum = table.fixed(4)
+    content = table.fixed(8)
+    table.finish()
+    return blocks, content
+
+
+@lru_cache(2)
+def read_block(archive: Archive, block: Block) -> bytes:
+    what = f"block {block.number}"
+    data = read_at(archive.file, block.position, block.stored, archive.limit, what)
+    require(crc32c(data) == block.checksum, f"{what}: checksum", block.position)
+    if block.stored == block.length:
+        return data
+    return decode(DECODERS[block.codec], data, block.length, what, block.position)
+
+
+def read_content(archive: Archive, start: int, end: int) -> Iterator[bytes]:
+    """Any range of the content; decodes only the blocks that hold some of it."""
+    while start < end:
+        # Chapters without content share their offset with the next: the last one is meant.
+        index = bisect_right(archive.chapters, start, key=lambda chapter: chapter.offset) - 1
+        blocks, _ = read_chapter_table(archive, archive.chapters[index])
+        block = blocks[bisect_right(blocks, start, key=lambda block: block.offset) - 1]
+        piece = read_block(archive, block)[start - block.offset:end - block.offset]
+        yield piece
+        start += len(piece)
+
+
+def check_content(archive: Archive) -> str:
+    """Compares all that is decoded with its checksums; gives its SHA-256."""
+    whole, digest = 0, hashlib.sha256()
+    for chapter in archive.chapters:
+        blocks, expected = read_chapter_table(archive, chapter)
+        content = 0
+        for block in blocks:
+            data = read_block(archive, block)
+            content = crc64(data, content)
+            digest.update(data)
+        require(content == expected, "content of a chapter", chapter.position)
+        whole = crc64_combined(whole, content, chapter.decoded)
+    require(whole == archive.content, "content", archive.limit)
+    for position, length, checksum in archive.superseded:
+        data = read_at(archive.file, position, length, archive.limit, "superseded range")
+        require(crc32c(data) == checksum, "superseded range: checksum", position)
+    return digest.hexdigest()
+
+
+# Records
+
+@dataclass
+class Metadata:
+    mode: int
+    seconds: int
+    nanoseconds: int
+    user: int
+    group: int
+    attributes: list[tuple[bytes, bytes]]
+
+
+@dataclass
+class Record:
+    number: int
+    name: bytes
+    kind: int
+    start: int  # of its content in the archive
+    length: int  # with holes
+    pieces: list[tuple[int, int]] | None  # where its data stand, if it is sparse
+    target: bytes | int | tuple[int, int] | None
+    metadata: Metadata | None
+
+
+def read_columns(page: Cursor) -> dict[int, Cursor]:
+    columns: dict[int, Cursor] = {}
+    last = 0
+    while page.at < len(page.data):
+        number = page.fixed(1)
+        page.require(number > last, "order of columns")
+        page.require(number <= 12 or number >= 128, "unknown column")
+        columns[number] = page.part(page.varint(), f"column {number}")
+        last = number
+    return columns
+
+
+@lru_cache(256)
+def read_record_page(archive: Archive, entry: Entry) -> list[Record]:
+    section = read_section(archive.file, RECORD_PAGE, entry.position, entry.length, archive.limit)
+    page = section.payload
+    count = page.varint()
+    page.require(1 <= count <= MOST and count == entry.count, "count of records")
+    page.require(section.number == entry.first, "number of the first record")
+    columns = read_columns(page)
+
+    def value(column: int, read: Callable = Cursor.varint):
+        # A column that was left out reads as zeros; no value of zeros has more than two.
+        return read(columns.get(column) or Cursor(bytes(2), page.what, page.position))
+
+    records: list[Record] = []
+    name, furthest, seconds, user, group = b"", section.offset, 0, 0, 0
+    for number in range(entry.first, entry.first + count):
+        name = value(1, lambda column: column.name(name))
+        kind = value(2, lambda column: column.fixed(1))
+        page.require(kind < len(KINDS), f"kind of record {number}")
+        start, length = furthest + value(3, Cursor.signed), value(4)
+        end = start + length
+        page.require(0 <= start <= end <= archive.length, f"place of record {number}")
+        furthest = max(furthest, end) if records else end
+        pieces, length = value(5, lambda column: read_extents(column, length))
+        page.require(kind in (DATA, FILE) or (end == start and pieces is None),
+                     f"content of record {number}")
+        target = value(6, lambda column: read_target(column, kind, number))
+        mode = value(7)
+        # Times wrap around, as their differences may need 65 bits.
+        seconds = (seconds + value(8, Cursor.signed) + (1 << 63) & ALL_ONES) - (1 << 63)
+        nanoseconds = value(9)
+        user, group = user + value(10, Cursor.signed), group + value(11, Cursor.signed)
+        attributes = value(12, read_attributes)
+        page.require(mode <= 1 + 0o7777 and nanoseconds <= 999_999_999
+                     and 0 <= user <= ALL_ONES and 0 <= group <= ALL_ONES
+                     and (mode or not (seconds or nanoseconds or user or group or attributes)),
+                     f"metadata of record {number}")
+        metadata = Metadata(mode - 1, seconds, nanoseconds, user, group, attributes)
+        records.append(Record(number, name, kind, start, length, pieces, target,
+                              metadata if mode else None))
+    for number, column in columns.items():
+        if number <= 12:
+            column.finish()
+    page.require(entry.name in (None, records[0].name), "first name")
+    return records
+
+
+def read_extents(column: Cursor, stored: int) -> tuple[list[tuple[int, int]] | None, int]:
+    """The pieces of a sparse file and its length with holes, from the length of its data."""
+    count = column.varint()
+    if count == 0:
+        return None, stored
+    length, pieces, end = column.varint(), [], 0
+    for _ in range(count - 1):
+        start = end + column.varint()
+        end = start + column.varint()
+        pieces.append((start, end))
+    column.require(end <= length, "pieces behind the end of the file")
+    column.require(sum(end - start for start, end in pieces) == stored, "length of the pieces")
+    return pieces, length
+
+
+def read_target(column: Cursor, kind: int, number: int) -> bytes | int | tuple[int, int] | None:
+    if kind == SYMLINK:
+        return column.sized()
+    if kind == HARDLINK:
+        back = column.varint()
+        column.require(1 <= back <= number, "target of a hard link")
+        return number - back
+    if kind in (CHARACTER_DEVICE, BLOCK_DEVICE):
+        return column.varint(), column.varint()
+    return None
+
+
+def read_attributes(column: Cursor) -> list[tuple[bytes, bytes]]:
+    return [(column.sized(), column.sized()) for _ in range(column.varint())]
+
+
+# Trees
+
+@lru_cache(256)
+def read_name_page(archive: Archive, tree: Tree, entry: Entry) -> list[tuple[bytes, int]]:
+    """Some names of this tree of records, each with the number of its record."""
+    section = read_section(archive.file, NAME_PAGE, entry.position, entry.length, archive.limit)
+    page = section.payload
+    count = page.varint()
+    page.require(1 <= count <= MOST and count == entry.count, "count of names")
+    page.require(section.number == entry.first, "number of the first name")
+    names, numbers = [b""], [0]
+    for _ in range(count):
+        names.append(page.name(names[-1]))
+        page.require(names[-2] < names[-1], "order of names")
+    for _ in range(count):
+        numbers.append(numbers[-1] + page.signed())
+        page.require(0 <= numbers[-1] < tree.root.count, "number of a record")
+    page.finish()
+    page.require(entry.name in (None, names[1]), "first name")
+    return [(name, tree.root.first + number) for name, number in zip(names[1:], numbers[1:])]
+
+
+@lru_cache(256)
+def read_node(archive: Archive, tree: Tree, entry: Entry, level: int) -> list[Entry]:
+    section = read_section(archive.file, NODE, entry.position, entry.length, archive.limit)
+    node = section.payload
+    node.require(section.number == entry.first, "number of the first below")
+    node.require(node.fixed(1) == level, "level")
+    count = node.varint()
+    node.require(1 <= count <= MOST, "count of entries")
+    entries: list[Entry] = []
+    first, end, name = entry.first, 0, b""
+    for index in range(count):
+        below, position, length = node.varint(), end + node.signed(), node.varint()
+        before, name = name, node.name(name)
+        node.require(below >= 1, "count below an entry")
+        node.require(HEADER <= position <= position + length <= archive.limit, "place below")
+        node.require(index == 0 or tree.found != INCREASING or before < name, "order of names")
+        entries.append(Entry(first, below, position, length, name))
+        first += below
+        end = position + length
+    node.finish()
+    node.require(first == entry.first + entry.count, "sum of the entries")
+    node.require(entry.name in (None, entries[0].name), "first name")
+    return entries
+
+
+def find_page(archive: Archive, tree: Tree, key: Callable, wanted: object) -> Entry | None:
+    """Goes down to the one page that may hold what is looked for."""
+    entry = tree.root
+    for level in range(tree.level, 0, -1):
+        entries = read_node(archive, tree, entry, level)
+        index = bisect_right(entries, wanted, key=key) - 1
+        if index < 0:
+            return None
+        entry = entries[index]
+    return entry
+
+
+def all_pages(archive: Archive, tree: Tree) -> Iterator[Entry]:
+    def below(entry: Entry, level: int) -> Iterator[Entry]:
+        if level == 0:
+            yield entry
+            return
+        for child in read_node(archive, tree, entry, level):
+            yield from below(child, level - 1)
+    return below(tree.root, tree.level)
+
+
+def record_by_number(archive: Archive, number: int) -> Record:
+    index = bisect_right(archive.trees, number, key=lambda tree: tree.root.first) - 1
+    entry = find_page(archive, archive.trees[index], lambda entry: entry.first, number)
+    return read_record_page(archive, entry)[number - entry.first]
+
+
+def record_by_name(archive: Archive, name: bytes) -> Record | None:
+    for tree in archive.trees:
+        if tree.found == NO_NAMES or name == b"":
+            continue
+        entry = find_page(archive, tree.names or tree, lambda entry: entry.name, name)
+        if entry is None:
+            continue
+        if tree.found == INCREASING:
+            found = [record for record in read_record_page(archive, entry) if record.name == name]
+        else:
+            found = [record_by_number(archive, number)
+                     for other, number in read_name_page(archive, tree, entry) if other == name]
+            require(all(record.name == name for record in found), "name page", entry.position)
+        if found:
+            return found[0]
+    return None
+
+
+def all_records(archive: Archive) -> Iterator[Record]:
+    """All records in order; makes sure on the way that each can be found by its name."""
+    known: dict[bytes, int] = {}
+    for tree in archive.trees:
+        before, unnamed = None, len(known)
+        for entry in all_pages(archive, tree):
+            for record in read_record_page(archive, entry):
+                fine = record.name not in known
+                if tree.found == NO_NAMES:
+                    fine = record.name == b""
+                elif tree.found == INCREASING:
+                    fine = fine and (before is None or before < record.name)
+                require(fine, f"name of record {record.number}", entry.position)
+                before = record.name
+                if record.name:
+                    known[record.name] = record.number
+                yield record
+        if tree.names:
+            named = tree.names.root.count
+            require(named == len(known) - unnamed, "count of names", tree.names.root.position)
+            before = b""
+            for entry in all_pages(archive, tree.names):
+                for name, number in read_name_page(archive, tree, entry):
+                    require(before < name and known.get(name) == number, "name page",
+                            entry.position)
+                    before = name
+
+
+def read_record(archive: Archive, record: Record, start: int, end: int) -> Iterator[bytes]:
+    """Any range of what a record holds, its holes read as zeros."""
+    pieces = [(0, record.length)] if record.pieces is None else record.pieces
+    stored = record.start
+    for begin, stop in [*pieces, (record.length, record.length)]:
+        while start < min(begin, end):
+            zeros = min(begin - start, end - start, 1 << 20)
+            yield bytes(zeros)
+            start += zeros
+        if start < min(stop, end):
+            yield from read_content(archive, stored + start - begin,
+                                    stored + min(stop, end) - begin)
+            start = min(stop, end)
+        stored += stop - begin
+
+
+# The manifest, and what is compared with it
+
+def record_line(archive: Archive, record: Record) -> str:
+    digest = target = mode = time = user = group = attributes = pieces = None
+    if record.kind in (DATA, FILE) and record.length <= LONGEST_HASHED:
+        sha256 = hashlib.sha256()
+        for piece in read_record(archive, record, 0, record.length):
+            sha256.update(piece)
+        digest = sha256.hexdigest()
+    if record.kind == SYMLINK:
+        target = record.target.hex()
+    elif record.kind == HARDLINK:
+        target = record.target
+    elif record.kind in (CHARACTER_DEVICE, BLOCK_DEVICE):
+        target = "{}:{}".format(*record.target)
+    if record.metadata:
+        of = record.metadata
+        mode, time = f"{of.mode:04o}", f"{of.seconds}+{of.nanoseconds}"
+        user, group = of.user, of.group
+        attributes = ",".join(f"{name.hex() or '-'}={value.hex() or '-'}"
+                              for name, value in of.attributes)
+    if record.pieces:
+        pieces = ",".join(f"{start}..{end}" for start, end in record.pieces)
+    fields = (record.number, KINDS[record.kind], record.length, digest, record.name.hex(), mode,
+              time, user, group, target, attributes, pieces)
+    return " ".join(["record", *("-" if it in (None, "") else str(it) for it in fields)])
+
+
+def manifest(archive: Archive) -> str:
+    """Reads and verifies everything."""
+    lines = [f"content {archive.length} {check_content(archive)}"]
+    lines += [record_line(archive, record) for record in all_records(archive)]
+    return "\n".join(lines) + "\n"
+
+
+def compare(path: Path) -> str | None:
+    """What is wrong with how an archive is read whose manifest is known."""
+    with path.open("rb") as file:
+        archive = open_archive(file)
+        if manifest(archive).encode() != path.with_suffix(".txt").read_bytes():
+            return "another manifest"
+        for number, record in enumerate(all_records(archive)):
+            if record_by_number(archive, number) != record:
+                return f"record {number} by its number"
+            if record.name and record_by_name(archive, record.name) != record:
+                return f"record {number} by its name"
+            if record_by_name(archive, record.name + b"\x01 that is not there"):
+                return f"a name like that of record {number}"
+        whole = b"".join(read_content(archive, 0, archive.length))
+        chosen = random.Random(path.name)
+        for _ in range(50):
+            start, end = sorted(chosen.randint(0, len(whole)) for _ in range(2))
+            if b"".join(read_content(archive, start, end)) != whole[start:end]:
+                return f"content from {start} to {end}"
+    return None
+
+
+def refuse(path: Path) -> str | None:
+    with path.open("rb") as file:
+        try:
+            manifest(open_archive(file))
+        except FormatError:
+            return None
+    return "was not refused"
+
+
+def test_all(folder: str, test: Callable[[Path], str | None]) -> int:
+    passed = failed = 0
+    for path in sorted(Path(folder).glob("*.fiche")):
+        try:
+            wrong = test(path)
+        except Exception as error:  # whatever it is, the other files are still to be tested
+            wrong = f"{type(error).__name__}: {error}"
+        if wrong:
+            print(f"{path.name}: {wrong}")
+        failed += wrong is not None
+        passed += wrong is None
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+def main(arguments: list[str]) -> int:
+    match arguments:
+        case ["--check", folder]:
+            return test_all(folder, compare)
+        case ["--refuse", folder]:
+            return test_all(folder, refuse)
+        case [name] if not name.startswith("-"):
+            try:
+                with open(name, "rb") as file:
+                    sys.stdout.write(manifest(open_archive(file)))
+            except (FormatError, OSError) as error:
+                print(f"{name}: {error}", file=sys.stderr)
+                return 1
+            return 0
+    print(__doc__, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

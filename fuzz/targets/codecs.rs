@@ -1,0 +1,25 @@
+//! Any bytes as a stored block of any codec, and any bytes through each and back.
+#![no_main]
+
+use fiche::codec::{Codec, Scratch};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let [choice, size, rest @ ..] = bytes else { return };
+    let codec = Codec::ALL[usize::from(*choice) % Codec::ALL.len()];
+    let mut scratch = Scratch::default();
+    let mut out = vec![0; usize::from(*size) * 40];
+    let _ = codec.decompress(rest.into(), out.as_mut_slice().into(), &mut scratch);
+    let levels = codec.levels();
+    let level = levels.start() + i32::from(*size) % (levels.end() - levels.start() + 1);
+    let mut stored = vec![0; rest.len() * 2 + 1000];
+    if let Some(len) = codec
+        .compress(level.min(6), rest.into(), stored.as_mut_slice().into(), &mut scratch)
+        .expect("a level that it has")
+    {
+        let mut decoded = vec![0xAA; rest.len()];
+        codec
+            .decompress(stored[..len].into(), decoded.as_mut_slice().into(), &mut scratch)
+            .expect("what was compressed");
+        assert!(decoded == rest);
+    }
+});
