@@ -61,7 +61,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
     out.flush().map_err(to_stdout)?;
     if !found && !args.path.is_empty() {
         // Says which name is nearest.
-        reader.find(&args.path[0]).map_err(|e| Failed::at(&args.file, e))?;
+        reader.entry_of(&args.path[0]).map_err(|e| Failed::at(&args.file, e))?;
     }
     Ok(())
 }

@@ -901,19 +901,35 @@ impl Index {
         children.iter().for_each(|child| self.walk(child, level - 1, leaf, visit));
     }
 
-    /// The name most like this one among the first 100,000 records, for a
-    /// suggestion; `None` when none is like it.
+    /// The name most like this one, for a suggestion; `None` when none is like it.
+    /// Looks at as many records as some 20 milliseconds allow.
     pub fn nearest(&self, name: &[u8]) -> Option<String> {
+        const LONGEST: usize = 1000;
         let wanted = String::from_utf8_lossy(name);
         let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
         let mut best: Option<(f64, String)> = None;
-        for entry in self.iter(0).take(100_000).flatten() {
-            let found = entry.1.display_name().into_owned();
-            let whole = strsim::normalized_damerau_levenshtein(&wanted, &found);
-            // A file asked for by its bare name is found in its folder.
-            let score = if base(&found) == base(&wanted) { whole.max(0.9) } else { whole };
-            if score > best.as_ref().map_or(0.6, |(best, _)| *best) {
-                best = Some((score, found));
+        // Comparing takes the product of the lengths.
+        let mut patience = 10_000_000usize;
+        for (_, entry) in self.iter(0).flatten() {
+            let (short, long) = (entry.name.len().min(name.len()), entry.name.len().max(name.len()));
+            patience = patience.saturating_sub(100);
+            if long <= LONGEST {
+                let found = entry.display_name();
+                // A file asked for by its bare name is found in its folder.
+                let in_folder = base(&found) == base(&wanted);
+                let alike = short * 2 >= long && patience > 0;
+                patience = patience.saturating_sub(if alike { short * long } else { 0 });
+                let score = match (in_folder, alike) {
+                    (true, _) => 0.95,
+                    (false, true) => strsim::normalized_damerau_levenshtein(&wanted, &found),
+                    (false, false) => 0.0,
+                };
+                if score > best.as_ref().map_or(0.6, |(best, _)| *best) {
+                    best = Some((score, found.into_owned()));
+                }
+            }
+            if patience == 0 {
+                break;
             }
         }
         best.map(|(_, name)| name)

@@ -42,7 +42,7 @@ const HEAD: usize = 64 << 10;
 /// let mut writer = Writer::new(Vec::new(), Options::default())?;
 /// folder.write_to(&mut writer, &mut |_bytes| Ok(()))?;
 /// let reader = Reader::open(std::sync::Arc::new(writer.finish()?))?;
-/// assert!(reader.find("letters/a.txt").is_ok());
+/// assert!(reader.find("letters/a.txt")?.is_some());
 /// # Ok::<(), fiche::Error>(())
 /// ```
 pub struct Folder {

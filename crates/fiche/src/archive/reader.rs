@@ -203,21 +203,29 @@ impl Reader {
         self.check_entry(number, entry)
     }
 
-    /// The number and entry of the record of this name. Takes
+    /// The number and entry of the record of this name, if there is one. Takes
     /// O(log n) steps and loads no more of the index than they touch.
     ///
     /// # Errors
-    /// [`Error::NotFound`] with the nearest name, or [`Error::Corrupt`] when the
-    /// index is damaged.
-    pub fn find(&self, name: impl AsRef<[u8]>) -> Result<(u64, Entry)> {
-        let name = name.as_ref();
-        match self.inner.index.find(name)? {
-            Some((number, entry)) => Ok((number, self.check_entry(number, entry)?)),
-            None => Err(Error::NotFound {
-                name: String::from_utf8_lossy(name).into_owned(),
-                nearest: self.inner.index.nearest(name),
-            }),
+    /// [`Error::Corrupt`] when the index is damaged, [`Error::Io`].
+    pub fn find(&self, name: impl AsRef<[u8]>) -> Result<Option<(u64, Entry)>> {
+        match self.inner.index.find(name.as_ref())? {
+            Some((number, entry)) => Ok(Some((number, self.check_entry(number, entry)?))),
+            None => Ok(None),
         }
+    }
+
+    /// The number and entry of the record of this name, which should be there:
+    /// where it is not, some milliseconds go into finding the name that was meant.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] with the nearest name, and those of [`find`](Reader::find).
+    pub fn entry_of(&self, name: impl AsRef<[u8]>) -> Result<(u64, Entry)> {
+        let name = name.as_ref();
+        self.find(name)?.ok_or_else(|| Error::NotFound {
+            name: String::from_utf8_lossy(name).into_owned(),
+            nearest: self.inner.index.nearest(name),
+        })
     }
 
     /// All records in order, from this number on: number and entry. Loads a page
@@ -232,9 +240,9 @@ impl Reader {
     /// The record of this name, as something to read.
     ///
     /// # Errors
-    /// Those of [`find`](Reader::find); [`Error::Invalid`] when it has no content.
+    /// Those of [`entry_of`](Reader::entry_of); [`Error::Invalid`] when it has no content.
     pub fn record(&self, name: impl AsRef<[u8]>) -> Result<Record> {
-        let (number, entry) = self.find(name)?;
+        let (number, entry) = self.entry_of(name)?;
         self.record_of(number, entry)
     }
 

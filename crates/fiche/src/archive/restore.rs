@@ -191,7 +191,7 @@ impl Restore {
             // A folder may be there by what is below it alone.
             let folder = [path.as_slice(), b"/"].concat();
             let below = |name: &[u8]| name.starts_with(&folder);
-            match reader.find(path) {
+            match reader.entry_of(path) {
                 Ok(_) => {}
                 Err(Error::NotFound { name, nearest }) => {
                     if !reader.entries(0).flatten().any(|(_, entry)| below(&entry.name)) {
