@@ -54,7 +54,9 @@ pub fn run(args: Args) -> Result<(), Failed> {
             if recovered.cut {
                 let end = reader.len();
                 let file = args.file.display();
-                eprintln!("fiche: {file}: was cut: what came behind byte {end} of the content is lost");
+                eprintln!(
+                    "fiche: {file}: was cut: what came behind byte {end} of the content is lost"
+                );
             }
             reader
         }

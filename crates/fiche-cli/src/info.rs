@@ -50,8 +50,17 @@ pub fn run(args: Args) -> Result<(), Failed> {
         ("kind", "archive".to_owned()),
         ("method", format!("{} {}, blocks of {}", info.method, info.level, show(info.block_bytes))),
         ("content", format!("{} bytes ({})", info.logical_bytes, show(info.logical_bytes))),
-        ("file", format!("{} bytes ({}), {ratio:.2} %", info.stored_bytes, show(info.stored_bytes))),
-        ("blocks", format!("{} in {} chapters, {} bytes", info.blocks, info.chapters, info.compressed_bytes)),
+        (
+            "file",
+            format!("{} bytes ({}), {ratio:.2} %", info.stored_bytes, show(info.stored_bytes)),
+        ),
+        (
+            "blocks",
+            format!(
+                "{} in {} chapters, {} bytes",
+                info.blocks, info.chapters, info.compressed_bytes
+            ),
+        ),
         ("index", format!("{} bytes, {bits:.1} bits a block", info.index_bytes)),
         ("checksums", format!("{} bytes", info.checksum_bytes)),
         ("records", format!("{}, {} bytes", info.records, info.record_bytes)),

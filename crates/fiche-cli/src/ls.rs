@@ -76,7 +76,8 @@ fn to_json(number: u64, entry: &Entry) -> Value {
         "stored_range": [entry.range.start, entry.range.end],
     });
     if std::str::from_utf8(&entry.name).is_err() {
-        value["name_hex"] = entry.name.iter().map(|b| format!("{b:02x}")).collect::<String>().into();
+        value["name_hex"] =
+            entry.name.iter().map(|b| format!("{b:02x}")).collect::<String>().into();
     }
     if let Some(meta) = &entry.meta {
         value["mode"] = format!("{:04o}", meta.mode).into();

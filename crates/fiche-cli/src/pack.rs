@@ -42,7 +42,8 @@ pub fn run(args: Args) -> Result<(), Failed> {
     let start = Instant::now();
     let options = args.blocks.options(Options::default());
     let stream = args.input == [Path::new("-")];
-    let folder = if stream { None } else { Some(folder(&args.input, &args.blocks.exclude, &args.output)?) };
+    let folder =
+        if stream { None } else { Some(folder(&args.input, &args.blocks.exclude, &args.output)?) };
     let output = Output::create(&args.output, args.force)?;
     if output.is_terminal() {
         return Err(Failed::usage("compressed bytes are not for a terminal: name a file with -o"));
@@ -115,7 +116,13 @@ pub fn write_stream<W: Write>(writer: &mut Writer<W>, quiet: bool) -> Result<(),
     Ok(())
 }
 
-fn summary(args: &Args, packed: &Packed, len: u64, stored: u64, start: Instant) -> Result<(), Failed> {
+fn summary(
+    args: &Args,
+    packed: &Packed,
+    len: u64,
+    stored: u64,
+    start: Instant,
+) -> Result<(), Failed> {
     let seconds = start.elapsed().as_secs_f64();
     let report = json!({
         "output": args.output.to_string_lossy(),

@@ -60,7 +60,13 @@ pub fn show(bytes: u64) -> String {
         value /= 1024.0;
         unit += 1;
     }
-    let digits = if value < 10.0 { 2 } else if value < 100.0 { 1 } else { 0 };
+    let digits = if value < 10.0 {
+        2
+    } else if value < 100.0 {
+        1
+    } else {
+        0
+    };
     format!("{value:.digits$} {}", UNITS[unit])
 }
 

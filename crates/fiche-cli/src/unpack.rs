@@ -51,7 +51,9 @@ pub fn run(args: Args) -> Result<(), Failed> {
             damaged = !recovered.is_whole();
             if recovered.cut {
                 let end = reader.len();
-                eprintln!("fiche: {file}: was cut: what came behind byte {end} of the content is lost");
+                eprintln!(
+                    "fiche: {file}: was cut: what came behind byte {end} of the content is lost"
+                );
             }
             if recovered.records_lost > 0 {
                 let lost = recovered.records_lost;
@@ -108,10 +110,14 @@ const STEP: u64 = 1 << 20;
 /// The content as one file.
 fn stream(args: &Args, reader: &Reader, mut damaged: bool) -> Result<(), Failed> {
     let Some(path) = &args.output else {
-        return Err(Failed::usage("this archive holds a stream: name a file for it with -o, or -o -"));
+        return Err(Failed::usage(
+            "this archive holds a stream: name a file for it with -o, or -o -",
+        ));
     };
     if !args.path.is_empty() {
-        return Err(Failed::usage("-o - writes all the content; fiche cat --record writes one record"));
+        return Err(Failed::usage(
+            "-o - writes all the content; fiche cat --record writes one record",
+        ));
     }
     let at = |error| Failed::at(&args.file, error);
     let mut output = Output::create(path, args.force)?;

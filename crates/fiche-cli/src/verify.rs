@@ -1,6 +1,6 @@
 //! `fiche verify`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use fiche::archive::Reader;
 use fiche::{Error, Place, ReadAt};
@@ -40,7 +40,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
     first.map_or(Ok(()), Err)
 }
 
-fn verify(args: &Args, file: &PathBuf) -> Result<(), Failed> {
+fn verify(args: &Args, file: &Path) -> Result<(), Failed> {
     let name = file.display();
     let source = input::source(file)?;
     let reader = match Reader::open(source.clone()) {
@@ -48,7 +48,8 @@ fn verify(args: &Args, file: &PathBuf) -> Result<(), Failed> {
         Err(error) => {
             let damage = matches!(error, Error::Corrupt { .. });
             if damage && args.json {
-                let what = json!({"file": name.to_string(), "damage": [{"what": error.to_string()}]});
+                let what =
+                    json!({"file": name.to_string(), "damage": [{"what": error.to_string()}]});
                 ui::print(format!("{what}\n").as_bytes())?;
             }
             if damage {
@@ -68,13 +69,18 @@ fn verify(args: &Args, file: &PathBuf) -> Result<(), Failed> {
         let damage: Vec<_> = report
             .damage
             .iter()
-            .map(|d| json!({
-                "what": d.error.to_string(),
-                "content": d.content.as_ref().map(|range| [range.start, range.end]),
-            }))
+            .map(|d| {
+                json!({
+                    "what": d.error.to_string(),
+                    "content": d.content.as_ref().map(|range| [range.start, range.end]),
+                })
+            })
             .collect();
-        let records: Vec<_> =
-            report.records.iter().map(|(number, name)| json!({"number": number, "name": name})).collect();
+        let records: Vec<_> = report
+            .records
+            .iter()
+            .map(|(number, name)| json!({"number": number, "name": name}))
+            .collect();
         let line = json!({
             "file": name.to_string(),
             "blocks": report.blocks,
@@ -88,11 +94,15 @@ fn verify(args: &Args, file: &PathBuf) -> Result<(), Failed> {
     if let Some(end) = report.cut_off_append
         && !args.quiet
     {
-        eprintln!("fiche: {name}: what lies behind byte {end} is of an append that did not end; the archive is what it was before");
+        eprintln!(
+            "fiche: {name}: what lies behind byte {end} is of an append that did not end; the archive is what it was before"
+        );
     }
     for damage in &report.damage {
         let content = match &damage.content {
-            Some(range) => format!(": bytes {} to {} of the content are lost", range.start, range.end),
+            Some(range) => {
+                format!(": bytes {} to {} of the content are lost", range.start, range.end)
+            }
             None => String::new(),
         };
         eprintln!("fiche: {name}: {}{content}", damage.error);
@@ -112,9 +122,11 @@ fn verify(args: &Args, file: &PathBuf) -> Result<(), Failed> {
 }
 
 /// Says what can be done about an archive that does not open.
-fn hint(file: &std::path::Path, source: std::sync::Arc<dyn ReadAt>) {
+fn hint(file: &Path, source: std::sync::Arc<dyn ReadAt>) {
     if let Ok((reader, _)) = Reader::recover(source) {
         let (file, left) = (file.display(), show(reader.len()));
-        eprintln!("fiche: {file}: up to {left} can be had by `fiche unpack --keep-going {file} -o DIR`");
+        eprintln!(
+            "fiche: {file}: up to {left} can be had by `fiche unpack --keep-going {file} -o DIR`"
+        );
     }
 }

@@ -87,9 +87,13 @@ fn describe(root: &Path) -> Vec<String> {
     let mut todo = vec![root.to_owned()];
     while let Some(path) = todo.pop() {
         let meta = fs::symlink_metadata(&path).unwrap();
-        let name = path.strip_prefix(root).unwrap().as_os_str().as_bytes().escape_ascii().to_string();
+        let name =
+            path.strip_prefix(root).unwrap().as_os_str().as_bytes().escape_ascii().to_string();
         let content = if meta.is_file() {
-            format!("{:?}", fs::read(&path).unwrap().iter().fold(7u64, |h, b| h.wrapping_mul(31) + *b as u64))
+            format!(
+                "{:?}",
+                fs::read(&path).unwrap().iter().fold(7u64, |h, b| h.wrapping_mul(31) + *b as u64)
+            )
         } else if meta.is_symlink() {
             format!("{:?}", fs::read_link(&path).unwrap())
         } else {
@@ -98,7 +102,11 @@ fn describe(root: &Path) -> Vec<String> {
         let links = if meta.is_dir() { 0 } else { meta.nlink() };
         lines.push(format!(
             "{name} {:o} {} {} {}+{} {} {links} {content}",
-            meta.mode(), meta.uid(), meta.gid(), meta.mtime(), meta.mtime_nsec(),
+            meta.mode(),
+            meta.uid(),
+            meta.gid(),
+            meta.mtime(),
+            meta.mtime_nsec(),
             if meta.is_dir() { 0 } else { meta.len() },
         ));
         if meta.is_dir() {
@@ -127,11 +135,19 @@ fn make_tree(root: &Path) {
     fs::set_permissions(root.join("tool"), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(root.join("nothing"), fs::Permissions::from_mode(0o400)).unwrap();
     let _ = rustix::fs::setxattr(
-        root.join("a.txt"), "user.origin", b"a test", rustix::fs::XattrFlags::empty(),
+        root.join("a.txt"),
+        "user.origin",
+        b"a test",
+        rustix::fs::XattrFlags::empty(),
     );
     rustix::fs::mknodat(
-        rustix::fs::CWD, root.join("pipe"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0,
-    ).unwrap();
+        rustix::fs::CWD,
+        root.join("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
     let time = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH + Duration::new(5, 678));
     for path in ["a.txt", "sub/empty folder", "sub"] {
         fs::File::open(root.join(path)).unwrap().set_times(time).unwrap();
@@ -204,15 +220,25 @@ fn a_stream_of_unknown_length_goes_in_and_out_through_pipes() {
     assert!(fs::read(place.path("s")).unwrap() == bytes);
     place.fails(2, &["unpack", "s.fiche"]);
     let ranges = ["cat", "s.fiche", "-r", "1M+16K", "--range", "5..10", "-r", "2999990.."];
-    let expected = [&bytes[1 << 20..(1 << 20) + (16 << 10)], &bytes[5..10], &bytes[2_999_990..]].concat();
+    let expected =
+        [&bytes[1 << 20..(1 << 20) + (16 << 10)], &bytes[5..10], &bytes[2_999_990..]].concat();
     assert!(place.ok(&ranges) == expected);
 }
 
 #[test]
 fn a_reader_that_has_enough_is_no_error_worth_a_message() {
     let place = Place::new();
-    fs::write(place.path("s.fiche"), place.pipe(&["pack", "-", "-o", "-"], &text(9_000_000, 1)).stdout).unwrap();
-    let mut child = place.command(&["cat", "s.fiche"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    fs::write(
+        place.path("s.fiche"),
+        place.pipe(&["pack", "-", "-o", "-"], &text(9_000_000, 1)).stdout,
+    )
+    .unwrap();
+    let mut child = place
+        .command(&["cat", "s.fiche"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(141));
@@ -362,7 +388,8 @@ fn nothing_is_written_outside_the_target() {
     };
     fs::create_dir(place.path("outside")).unwrap();
     let outside = place.path("outside");
-    for name in ["../outside/x", "/tmp/fiche-evil", "a/../../outside/x", "..", "a//b", "./a", "a/"] {
+    for name in ["../outside/x", "/tmp/fiche-evil", "a/../../outside/x", "..", "a//b", "./a", "a/"]
+    {
         evil(name.as_bytes(), None);
         let error = place.fails(2, &["unpack", "evil.fiche", "-o", "target"]);
         assert!(error.contains("out of the target"), "{error}");
@@ -406,8 +433,11 @@ fn an_append_that_is_cut_off_leaves_the_archive_as_it_was() {
     place.ok(&["pack", "a", "-o", "a.fiche"]);
     let before = fs::read(place.path("a.fiche")).unwrap();
     // It waits for more input when it is killed.
-    let mut child =
-        place.command(&["append", "a.fiche", "-", "-m", "copy"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut child = place
+        .command(&["append", "a.fiche", "-", "-m", "copy"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&text(20_000_000, 2)).unwrap();
     let during = place.fails(5, &["append", "a.fiche", "a"]);

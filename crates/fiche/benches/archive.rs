@@ -60,8 +60,10 @@ fn sum(bytes: &[u8]) -> u64 {
 
 fn load(path: &Path, data: &mut Vec<u8>) {
     if path.is_dir() {
-        let mut list: Vec<_> =
-            std::fs::read_dir(path).expect("a folder").map(|e| e.expect("an entry").path()).collect();
+        let mut list: Vec<_> = std::fs::read_dir(path)
+            .expect("a folder")
+            .map(|e| e.expect("an entry").path())
+            .collect();
         list.sort();
         list.iter().filter(|p| !p.is_symlink()).for_each(|path| load(path, data));
     } else if data.len() < LIMIT {
@@ -102,7 +104,8 @@ fn reading(data: &[u8], codec: Codec, level: i32) {
     for i in (1..order.len()).rev() {
         order.swap(i, random.below(i as u64 + 1) as usize);
     }
-    let open = |source: Arc<dyn ReadAt>| OpenOptions::default().cache(0).open(source).expect("open");
+    let open =
+        |source: Arc<dyn ReadAt>| OpenOptions::default().cache(0).open(source).expect("open");
     let memory = open(Arc::new(file));
     let positioned = open(Arc::new(FileSource::open(path.path()).expect("open")));
     let bytes = (order.len() * BLOCK) as u64;
@@ -150,7 +153,9 @@ fn packing(data: &[u8], codec: Codec, level: i32) {
     let bare = move || {
         for block in data.chunks(BLOCK) {
             let room = &mut room[..block.len() - 1];
-            black_box(codec.compress(level, block.into(), room.into(), &mut scratch).expect("compress"));
+            black_box(
+                codec.compress(level, block.into(), room.into(), &mut scratch).expect("compress"),
+            );
         }
         (bytes, 0)
     };
@@ -208,7 +213,11 @@ fn packing(data: &[u8], codec: Codec, level: i32) {
     let info = reader.info().expect("info");
     let bits = info.index_bytes as f64 * 8.0 / info.blocks as f64;
     let mean = (info.compressed_bytes as f64 / info.blocks as f64).log2();
-    println!("index {codec} {level},{} blocks,{bits:.3},bits a block,{:.3},over log2 of the mean", info.blocks, bits - mean);
+    println!(
+        "index {codec} {level},{} blocks,{bits:.3},bits a block,{:.3},over log2 of the mean",
+        info.blocks,
+        bits - mean
+    );
 }
 
 fn bare_blocks(data: &[u8], codec: Codec, level: i32) -> Vec<Vec<u8>> {
@@ -233,7 +242,8 @@ fn index() {
     }
     drop(writer.finish().expect("writing"));
     let open = || {
-        let reader = Reader::open(Arc::new(FileSource::open(path.path()).expect("open"))).expect("open");
+        let reader =
+            Reader::open(Arc::new(FileSource::open(path.path()).expect("open"))).expect("open");
         (1, reader.len())
     };
     let mut seconds: Vec<f64> = Vec::new();
@@ -242,13 +252,18 @@ fn index() {
         black_box(open());
         seconds.push(start.elapsed().as_secs_f64());
     }
-    let reader = Reader::open(Arc::new(FileSource::open(path.path()).expect("open"))).expect("open");
+    let reader =
+        Reader::open(Arc::new(FileSource::open(path.path()).expect("open"))).expect("open");
     let info = reader.info().expect("info");
     let bits = info.index_bytes as f64 * 8.0 / info.blocks as f64;
     let mean = (info.compressed_bytes as f64 / info.blocks as f64).log2();
     let millis = median(seconds) * 1e3;
     println!("open 2^26 blocks,{} blocks,{millis:.2},ms,,", info.blocks);
-    println!("index 2^26 blocks,{} blocks,{bits:.3},bits a block,{:.3},over log2 of the mean", info.blocks, bits - mean);
+    println!(
+        "index 2^26 blocks,{} blocks,{bits:.3},bits a block,{:.3},over log2 of the mean",
+        info.blocks,
+        bits - mean
+    );
 }
 
 fn main() {
@@ -260,7 +275,9 @@ fn main() {
     for path in args.iter().filter(|arg| !arg.starts_with("--")) {
         let mut data = Vec::new();
         load(Path::new(path), &mut data);
-        for (codec, level) in [(Codec::Lz4, 1), (Codec::Zstd, 3), (Codec::Deflate, 6), (Codec::Zstd, 19)] {
+        for (codec, level) in
+            [(Codec::Lz4, 1), (Codec::Zstd, 3), (Codec::Deflate, 6), (Codec::Zstd, 19)]
+        {
             reading(&data, codec, level);
             if level < 19 {
                 packing(&data, codec, level);

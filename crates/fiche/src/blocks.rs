@@ -122,8 +122,13 @@ impl Ends {
             }
             false => {
                 out.put_varint(0);
-                let ends: Vec<u64> =
-                    lens.iter().scan(0, |sum, len| { *sum += len; Some(*sum) }).collect();
+                let ends: Vec<u64> = lens
+                    .iter()
+                    .scan(0, |sum, len| {
+                        *sum += len;
+                        Some(*sum)
+                    })
+                    .collect();
                 EliasFano::encode(&ends, out);
             }
         }

@@ -32,7 +32,10 @@ struct Slot<V> {
 impl<V> Cache<V> {
     pub fn new(capacity: u64) -> Cache<V> {
         let shard = || Shard { places: HashMap::new(), slots: Vec::new(), hand: 0, weight: 0 };
-        Cache { shards: std::array::from_fn(|_| Mutex::new(shard())), capacity: capacity / SHARDS as u64 }
+        Cache {
+            shards: std::array::from_fn(|_| Mutex::new(shard())),
+            capacity: capacity / SHARDS as u64,
+        }
     }
 
     fn shard(&self, key: u64) -> std::sync::MutexGuard<'_, Shard<V>> {

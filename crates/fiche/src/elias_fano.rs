@@ -69,8 +69,7 @@ impl EliasFano {
         let last = take.varint()?;
         let low_width = u32::from(take.u8()?);
         let low_bits = (n as u64).checked_mul(u64::from(low_width));
-        let high_bits =
-            last.checked_shr(low_width).and_then(|high| high.checked_add(n as u64));
+        let high_bits = last.checked_shr(low_width).and_then(|high| high.checked_add(n as u64));
         let (Some(low_bits), Some(high_bits)) = (low_bits, high_bits) else {
             return Err(take.corrupt());
         };
@@ -118,7 +117,7 @@ impl EliasFano {
         self.hints = hints;
         // Bits after the last low one must be zero as well.
         let spare = self.low.last().copied().unwrap_or(0);
-        let spare_zero = low_bits % 64 == 0 || spare >> (low_bits % 64) == 0;
+        let spare_zero = low_bits.is_multiple_of(64) || spare >> (low_bits % 64) == 0;
         i == self.n && previous == self.last && spare_zero
     }
 

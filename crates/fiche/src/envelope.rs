@@ -392,7 +392,8 @@ fn parse_header(bytes: &[u8], container: Container) -> (Result<()>, Vec<u8>) {
 
 /// Where the footer of a file that ends at `end` lies, by its trailer.
 pub(crate) fn read_trailer(source: &dyn ReadAt, end: u64) -> Result<SectionRef> {
-    let corrupt = || Error::Corrupt { what: "trailer", at: Place::Pos(end.saturating_sub(TRAILER_LEN)) };
+    let corrupt =
+        || Error::Corrupt { what: "trailer", at: Place::Pos(end.saturating_sub(TRAILER_LEN)) };
     let pos = end.checked_sub(TRAILER_LEN).filter(|&pos| pos >= HEADER_LEN).ok_or_else(corrupt)?;
     let mut bytes = [0; TRAILER_LEN as usize];
     source.read_at(pos, &mut bytes)?;

@@ -130,13 +130,17 @@ mod tests {
     #[should_panic(expected = "item 5")]
     fn a_panic_in_a_worker_reaches_the_caller() {
         let mut pipeline = Pipeline::new(2, || |i: u64| assert!(i != 5, "item {i}"));
-        (0..10).for_each(|i| drop(pipeline.push(i)));
+        (0..10).for_each(|i| {
+            pipeline.push(i);
+        });
         while pipeline.pop().is_some() {}
     }
 
     #[test]
     fn dropping_it_half_way_ends_its_threads() {
         let mut pipeline = Pipeline::new(2, || |i: u64| i);
-        (0..3).for_each(|i| drop(pipeline.push(i)));
+        (0..3).for_each(|i| {
+            pipeline.push(i);
+        });
     }
 }

@@ -83,7 +83,7 @@ pub struct Random(pub u64);
 
 impl Random {
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -93,18 +93,18 @@ impl Random {
 
     /// A number below `limit`, which is above 0.
     pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
+        self.number() % limit
     }
 
     /// Bytes that do not compress.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.next() as u8).collect()
+        (0..len).map(|_| self.number() as u8).collect()
     }
 
     /// Bytes that compress about as text does.
     pub fn text(&mut self, len: usize) -> Vec<u8> {
         let words: Vec<Vec<u8>> = (0..200)
-            .map(|_| (0..2 + self.below(9)).map(|_| b'a' + (self.next() % 26) as u8).collect())
+            .map(|_| (0..2 + self.below(9)).map(|_| b'a' + (self.number() % 26) as u8).collect())
             .collect();
         let mut text = Vec::with_capacity(len + 16);
         while text.len() < len {

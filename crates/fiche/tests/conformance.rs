@@ -55,7 +55,8 @@ fn archives_of_every_codec_and_block_length() {
             conformance(&Reader::open(Arc::new(file.clone())).unwrap(), &bytes, 6);
             for cache in [0, 64 << 10, 1 << 30] {
                 // Thousands of reads that each decode a large block take these too long.
-                if matches!(codec, Codec::Lzma | Codec::Bzip2) && block > 1 << 14 && cache < 1 << 30 {
+                if matches!(codec, Codec::Lzma | Codec::Bzip2) && block > 1 << 14 && cache < 1 << 30
+                {
                     continue;
                 }
                 let options = fiche::archive::OpenOptions::default().cache(cache);

@@ -153,8 +153,7 @@ fn a_long_record_that_was_cut_off_keeps_its_name_and_its_beginning() {
     assert!(recovered.cut);
     assert_eq!(recovered.incomplete, [1]);
     let dir = tempfile::tempdir().unwrap();
-    let restored =
-        Restore::new(dir.path()).keep_going(true).run(&reader, &mut |_| Ok(())).unwrap();
+    let restored = Restore::new(dir.path()).keep_going(true).run(&reader, &mut |_| Ok(())).unwrap();
     assert_eq!(std::fs::read(dir.path().join("first")).unwrap(), b"first");
     // It must not pass for whole.
     assert!(!dir.path().join("long").exists());

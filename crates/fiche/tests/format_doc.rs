@@ -10,7 +10,7 @@ const SOURCES: [&str; 7] = [
     "blocks.rs",
     "elias_fano.rs",
     "codec/mod.rs",
-    "records.rs",
+    "records/mod.rs",
 ];
 
 const HEAD: &str = "\

@@ -122,7 +122,10 @@ fn good_files() -> Vec<(&'static str, Vec<u8>)> {
         ("lzma", of(Codec::Lzma)),
         ("bzip2", of(Codec::Bzip2)),
         ("empty", pack(small(), |_| {})),
-        ("stream", pack(small(), |w| std::io::Write::write_all(w, &Random(5).text(10_000)).unwrap())),
+        (
+            "stream",
+            pack(small(), |w| std::io::Write::write_all(w, &Random(5).text(10_000)).unwrap()),
+        ),
         ("aligned", {
             pack(small().align_records(true), |writer| {
                 for i in 0..30 {
@@ -222,19 +225,73 @@ fn bad_files() -> Vec<(&'static str, Vec<u8>)> {
         ("flip-in-block", with(&|b| b[40] ^= 1)),
         ("flip-in-chapter-table", edit(&|b, at| b[at.payload + 9] ^= 1)),
         ("flip-in-footer", with(&|b| b[footer.payload + 3] ^= 1)),
-        ("flip-in-trailer", with(&|b| { let n = b.len(); b[n - 30] ^= 1 })),
-        ("newer-version", with(&|b| { b[8] = 2; reseal_header(b) })),
-        ("unknown-kind-of-file", with(&|b| { b[12] = 200; reseal_header(b) })),
+        (
+            "flip-in-trailer",
+            with(&|b| {
+                let n = b.len();
+                b[n - 30] ^= 1
+            }),
+        ),
+        (
+            "newer-version",
+            with(&|b| {
+                b[8] = 2;
+                reseal_header(b)
+            }),
+        ),
+        (
+            "unknown-kind-of-file",
+            with(&|b| {
+                b[12] = 200;
+                reseal_header(b)
+            }),
+        ),
         // back is 3 bytes, runs and blocks 1 each: then the codec.
-        ("unknown-codec", edit(&|b, at| { b[at.payload + 5] = 99; reseal(b, &at) })),
-        ("unknown-run-flag", edit(&|b, at| { b[at.payload + 6] = 64; reseal(b, &at) })),
-        ("table-before-the-file", edit(&|b, at| { b[at.payload + 2] = 0x7f; reseal(b, &at) })),
-        ("blocks-behind-their-table", edit(&|b, at| {
-            // A smaller distance than the blocks are long.
-            b[at.payload] = 0x80; b[at.payload + 1] = 0x80; b[at.payload + 2] = 1; reseal(b, &at)
-        })),
-        ("too-many-blocks", edit(&|b, at| { b[at.payload + 4] = 0x7f; reseal(b, &at) })),
-        ("footer-of-another-length", with(&|b| { b[footer.payload] ^= 1; reseal(b, &footer) })),
+        (
+            "unknown-codec",
+            edit(&|b, at| {
+                b[at.payload + 5] = 99;
+                reseal(b, &at)
+            }),
+        ),
+        (
+            "unknown-run-flag",
+            edit(&|b, at| {
+                b[at.payload + 6] = 64;
+                reseal(b, &at)
+            }),
+        ),
+        (
+            "table-before-the-file",
+            edit(&|b, at| {
+                b[at.payload + 2] = 0x7f;
+                reseal(b, &at)
+            }),
+        ),
+        (
+            "blocks-behind-their-table",
+            edit(&|b, at| {
+                // A smaller distance than the blocks are long.
+                b[at.payload] = 0x80;
+                b[at.payload + 1] = 0x80;
+                b[at.payload + 2] = 1;
+                reseal(b, &at)
+            }),
+        ),
+        (
+            "too-many-blocks",
+            edit(&|b, at| {
+                b[at.payload + 4] = 0x7f;
+                reseal(b, &at)
+            }),
+        ),
+        (
+            "footer-of-another-length",
+            with(&|b| {
+                b[footer.payload] ^= 1;
+                reseal(b, &footer)
+            }),
+        ),
         ("section-at-another-place", {
             // The same sections two bytes later: their checksums hold their positions.
             let mut bytes = good.clone();

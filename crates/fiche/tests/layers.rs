@@ -58,8 +58,11 @@ fn arrows() -> Vec<(String, String, String)> {
 
 #[test]
 fn no_module_uses_one_of_its_own_floor_or_above() {
-    let floor: BTreeMap<&str, usize> =
-        FLOORS.iter().enumerate().flat_map(|(i, names)| names.iter().map(move |n| (*n, i))).collect();
+    let floor: BTreeMap<&str, usize> = FLOORS
+        .iter()
+        .enumerate()
+        .flat_map(|(i, names)| names.iter().map(move |n| (*n, i)))
+        .collect();
     let arrows = arrows();
     assert!(arrows.len() > 50, "only {} uses were found: is this test blind?", arrows.len());
     for (from, to, at) in arrows {
@@ -67,7 +70,8 @@ fn no_module_uses_one_of_its_own_floor_or_above() {
         if from == to || to.chars().next().is_some_and(char::is_uppercase) {
             continue;
         }
-        let level = |name: &str| *floor.get(name).unwrap_or_else(|| panic!("{at}: {name} has no floor"));
+        let level =
+            |name: &str| *floor.get(name).unwrap_or_else(|| panic!("{at}: {name} has no floor"));
         let together = TOGETHER.contains(&(from.as_str(), to.as_str()));
         // io is used by the floor it stands on only for `into_io` and `within`.
         assert!(together || level(&to) < level(&from), "{at}: {from} must not use {to}");
@@ -82,7 +86,8 @@ fn integers_become_bytes_in_one_file_only() {
     for path in found {
         let text = std::fs::read_to_string(&path).unwrap();
         let inside = path.strip_prefix(&src).unwrap().to_string_lossy().into_owned();
-        for bad in ["from_le_bytes", "from_be_bytes", "from_ne_bytes", "to_be_bytes", "to_ne_bytes"] {
+        for bad in ["from_le_bytes", "from_be_bytes", "from_ne_bytes", "to_be_bytes", "to_ne_bytes"]
+        {
             assert!(inside == "wire.rs" || !text.contains(bad), "{inside} uses {bad}");
         }
     }

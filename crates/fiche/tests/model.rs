@@ -18,8 +18,13 @@ struct Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let len = prop_oneof![Just(0usize), 1usize..50, 50usize..5_000, Just(1024), 10_000usize..40_000];
-    (proptest::option::of(any::<u8>()), 0u8..3, len).prop_map(|(name, kind, len)| Step { name, kind, len })
+    let len =
+        prop_oneof![Just(0usize), 1usize..50, 50usize..5_000, Just(1024), 10_000usize..40_000];
+    (proptest::option::of(any::<u8>()), 0u8..3, len).prop_map(|(name, kind, len)| Step {
+        name,
+        kind,
+        len,
+    })
 }
 
 fn options() -> impl Strategy<Value = Options> {
@@ -182,7 +187,12 @@ fn many_records_are_found_through_several_levels() {
             assert_eq!(reader.find(name(i)).unwrap().unwrap().0, i);
             assert_eq!(reader.entry(i).unwrap().name, name(i).into_bytes());
         }
-        assert!(reader.entries(0).map(|e| e.unwrap().1.name).eq((0..count).map(|i| name(i).into_bytes())));
+        assert!(
+            reader
+                .entries(0)
+                .map(|e| e.unwrap().1.name)
+                .eq((0..count).map(|i| name(i).into_bytes()))
+        );
         assert!(reader.entry(count).is_err());
         assert!(reader.verify(2, &mut |_| Ok(())).unwrap().damage.is_empty());
     }

@@ -129,7 +129,11 @@ impl Exclude {
                 .literal_separator(true)
                 .build()
                 .map_err(|e| Error::invalid(format!("pattern {pattern:?}: {}", e.kind())))?;
-            if pattern.contains('/') { paths.add(glob) } else { names.add(glob) };
+            if pattern.contains('/') {
+                paths.add(glob)
+            } else {
+                names.add(glob)
+            };
         }
         let build = |set: GlobSetBuilder| set.build().map_err(|e| Error::invalid(e.to_string()));
         Ok(Exclude { names: build(names)?, paths: build(paths)? })
@@ -181,7 +185,9 @@ impl Folder {
         // `..` has a name only once it is resolved.
         let name = match path.file_name() {
             Some(name) => name.to_owned(),
-            None if path.components().all(|c| c == std::path::Component::CurDir) => Default::default(),
+            None if path.components().all(|c| c == std::path::Component::CurDir) => {
+                Default::default()
+            }
             None => {
                 let whole = path.canonicalize().map_err(|e| Error::io_at(path, e))?;
                 whole.file_name().unwrap_or_default().to_owned()
@@ -379,8 +385,7 @@ impl Run {
         let changed = || at(std::io::Error::other("changed while it was being packed"));
         // A pipe that was put in the place of a file must not make this wait.
         let flags = if stat.is_file() { rustix::fs::OFlags::NONBLOCK.bits() as i32 } else { 0 };
-        let mut file =
-            File::options().read(true).custom_flags(flags).open(path).map_err(at)?;
+        let mut file = File::options().read(true).custom_flags(flags).open(path).map_err(at)?;
         let now = file.metadata().map_err(at)?;
         if (now.dev(), now.ino()) != (stat.device, stat.inode) {
             return Err(changed());
@@ -505,7 +510,7 @@ impl Run {
 }
 
 fn hash_zeros(hasher: &mut blake3::Hasher, mut len: u64) {
-    const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     while len > 0 {
         let now = len.min(ZEROS.len() as u64) as usize;
         hasher.update(&ZEROS[..now]);

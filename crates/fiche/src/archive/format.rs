@@ -150,7 +150,10 @@ impl Footer {
                 return Err(take.corrupt());
             }
             footer.chapters.push(ChapterRef { table, offset, first_block, len, blocks });
-            offset = offset.checked_add(len).filter(|&o| o <= i64::MAX as u64).ok_or_else(|| take.corrupt())?;
+            offset = offset
+                .checked_add(len)
+                .filter(|&o| o <= i64::MAX as u64)
+                .ok_or_else(|| take.corrupt())?;
             first_block += blocks;
         }
         let trees = take.count(limit(&take))?;

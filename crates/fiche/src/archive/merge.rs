@@ -23,7 +23,11 @@ const PIECE: u64 = 1 << 20;
 /// # Errors
 /// [`Error::Invalid`] when two records have one name, unless both are directories;
 /// [`Error::Corrupt`] when a block or an index is damaged; [`Error::Io`].
-pub fn merge<W: Write>(readers: &[Reader], mut out: W, progress: &mut dyn FnMut(u64) -> Result<()>) -> Result<W> {
+pub fn merge<W: Write>(
+    readers: &[Reader],
+    mut out: W,
+    progress: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<W> {
     check_names(readers)?;
     out.write_all(&header(Container::Archive))?;
     let notes = readers.first().map(|r| r.inner().footer.notes.clone()).unwrap_or_default();
@@ -57,7 +61,11 @@ fn check_names(readers: &[Reader]) -> Result<()> {
     Ok(())
 }
 
-fn copy<W: Write>(reader: &Reader, sink: &mut Sink<W>, progress: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+fn copy<W: Write>(
+    reader: &Reader,
+    sink: &mut Sink<W>,
+    progress: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<()> {
     let inner = reader.inner();
     // What lies before the content and the records of this archive.
     let (offset, record) = (sink.footer.len, sink.footer.records);
@@ -76,8 +84,10 @@ fn copy<W: Write>(reader: &Reader, sink: &mut Sink<W>, progress: &mut dyn FnMut(
                 k if k == SectionKind::BegunRecord as u8 => SectionKind::BegunRecord,
                 _ => continue,
             };
-            let entries: Vec<Entry> =
-                parse_page(&section)?.into_iter().map(|entry| shift(entry, offset, record)).collect();
+            let entries: Vec<Entry> = parse_page(&section)?
+                .into_iter()
+                .map(|entry| shift(entry, offset, record))
+                .collect();
             let tree = trees.partition_point(|t| t.tree.first + t.tree.count <= section.number);
             if let Some(names) = sorted_names.get_mut(tree)
                 && kind == SectionKind::RecordPage
@@ -146,7 +156,8 @@ fn copy_blocks<W: Write>(
         bytes.resize((end - start) as usize, 0);
         reader.inner().source.read_at(start, bytes)?;
         for block in piece.drain(..) {
-            let stored = (block.pos - start) as usize..(block.pos + block.stored_len - start) as usize;
+            let stored =
+                (block.pos - start) as usize..(block.pos + block.stored_len - start) as usize;
             if crc32c(&bytes[stored]) != block.checksum {
                 let at = Place::Block { block: block.number, pos: block.pos };
                 return Err(Error::Corrupt { what: "stored block", at });

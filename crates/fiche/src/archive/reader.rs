@@ -91,6 +91,8 @@ pub(super) struct Inner {
     /// Records of which only the beginning was recovered.
     incomplete: Vec<u64>,
     cache: Cache<Vec<u8>>,
+    /// Boxed, so that taking one and giving it back moves a pointer.
+    #[expect(clippy::vec_box, reason = "a scratch is hundreds of bytes")]
     scratch: Mutex<Vec<Box<Scratch>>>,
 }
 
@@ -132,7 +134,9 @@ impl Window {
             return all.get(start..).and_then(|rest| rest.get(..len)).ok_or(cut);
         }
         if !self.holds(block) {
-            let wanted = until.saturating_sub(block.pos).clamp(block.stored_len, FETCH.max(block.stored_len));
+            let wanted = until
+                .saturating_sub(block.pos)
+                .clamp(block.stored_len, FETCH.max(block.stored_len));
             if self.bytes.len() < wanted as usize {
                 self.bytes.resize(wanted as usize, 0);
             }
@@ -173,7 +177,8 @@ impl Reader {
         let index = Index::new(source.clone(), footer.trees.clone());
         let cache = Cache::new(options.cache);
         let scratch = Mutex::new(Vec::new());
-        let inner = Inner { source, end, footer_at, footer, tables, index, incomplete, cache, scratch };
+        let inner =
+            Inner { source, end, footer_at, footer, tables, index, incomplete, cache, scratch };
         Reader { inner: Arc::new(inner) }
     }
 
@@ -368,7 +373,13 @@ impl Inner {
     }
 
     /// Decodes a whole block into `buf`, which has its length.
-    fn decode(&self, block: &Block, until: u64, buf: &mut [u8], scratch: &mut Scratch) -> Result<()> {
+    fn decode(
+        &self,
+        block: &Block,
+        until: u64,
+        buf: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
         let Scratch { window, codec, .. } = scratch;
         let stored = window.stored(&*self.source, block, until)?;
         decode_block(block, stored, buf, codec)
@@ -478,7 +489,8 @@ pub(super) fn decode_block(
         return Ok(());
     }
     let found = u64::from(block.codec);
-    let codec = Codec::from_number(block.codec).ok_or(Error::Unsupported { what: "codec", found })?;
+    let codec =
+        Codec::from_number(block.codec).ok_or(Error::Unsupported { what: "codec", found })?;
     codec.decompress(stored.into(), buf.into(), scratch).map_err(|e| e.at(place(block)))
 }
 

@@ -72,8 +72,8 @@ impl Reader {
         let mut recovered = Recovered { cut, ..Recovered::default() };
         footer.trees = trees_of(&found, footer.len, &mut recovered);
         let records = footer.trees.last().map_or(0, |t| t.tree.first + t.tree.count);
-        recovered.records_lost = footer.records.max(records)
-            - footer.trees.iter().map(|t| t.tree.count).sum::<u64>();
+        recovered.records_lost =
+            footer.records.max(records) - footer.trees.iter().map(|t| t.tree.count).sum::<u64>();
         footer.records = records;
         let incomplete = recovered.incomplete.clone();
         let (end, at) = (source.len(), SectionRef { pos: source.len(), len: 0 });

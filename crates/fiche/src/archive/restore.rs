@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Timespec, Timesta
 use rustix::io::Errno;
 
 use crate::archive::reader::Reader;
-use crate::archive::stream::Stream;
+use crate::archive::stream::{Piece, Stream};
 use crate::error::{Error, Place, Result};
 use crate::records::{Entry, Kind, Meta};
 
@@ -274,7 +274,9 @@ impl Run<'_> {
             Kind::Hardlink(to) => self.link(*to, entry, progress),
             Kind::Symlink(target) => {
                 let target = OsString::from_vec(target.clone());
-                self.special(entry, |dir, name| rustix::fs::symlinkat(target.as_os_str(), dir, name))
+                self.special(entry, |dir, name| {
+                    rustix::fs::symlinkat(target.as_os_str(), dir, name)
+                })
             }
             Kind::Fifo => self.node(entry, FileType::Fifo, 0),
             Kind::CharDevice(major, minor) => {
@@ -308,7 +310,8 @@ impl Run<'_> {
         if !self.restore.overwrite && exists(dir, &base) {
             return Err(Stop::Other(already_there(&path)));
         }
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // With metadata to come, nobody else may look at it before.
         let mode = if entry.meta.is_some() { 0o600 } else { 0o666 };
         let fd = rustix::fs::openat(dir, &aside, flags, Mode::from_raw_mode(mode)).map_err(at)?;
@@ -320,7 +323,9 @@ impl Run<'_> {
         let mut lost = Vec::new();
         let written = match in_feed {
             true => self.feed.copy(entry, &mut file, &path, keep_going, &mut lost, progress),
-            false => copy_record(self.reader, entry, &mut file, &path, keep_going, &mut lost, progress),
+            false => {
+                copy_record(self.reader, entry, &mut file, &path, keep_going, &mut lost, progress)
+            }
         };
         let mut first = match written {
             Ok(first) => first,
@@ -343,10 +348,12 @@ impl Run<'_> {
                 damaged
             }
         };
-        name_it(dir, &aside, &base, self.restore.overwrite).map_err(|e| remove(match e {
-            Errno::EXIST => already_there(&path).into(),
-            e => at(e).into(),
-        }))?;
+        name_it(dir, &aside, &base, self.restore.overwrite).map_err(|e| {
+            remove(match e {
+                Errno::EXIST => already_there(&path).into(),
+                e => at(e).into(),
+            })
+        })?;
         match first {
             None => Ok(()),
             Some(error) => Err(Stop::Damaged(error, lost)),
@@ -367,7 +374,9 @@ impl Run<'_> {
         }
         if self.failed.contains(&to) {
             let place = Place::Record(to);
-            return Err(Error::Corrupt { what: "the file that a hard link leads to", at: place }.into());
+            return Err(
+                Error::Corrupt { what: "the file that a hard link leads to", at: place }.into()
+            );
         }
         let source = match self.copies.get(&to) {
             Some(copy) => copy.clone(),
@@ -454,7 +463,12 @@ fn already_there(path: &Path) -> Error {
 }
 
 /// Gives what was made aside its name, in one step.
-fn name_it(dir: BorrowedFd<'_>, aside: &OsStr, name: &OsStr, overwrite: bool) -> rustix::io::Result<()> {
+fn name_it(
+    dir: BorrowedFd<'_>,
+    aside: &OsStr,
+    name: &OsStr,
+    overwrite: bool,
+) -> rustix::io::Result<()> {
     if overwrite {
         return rustix::fs::renameat(dir, aside, dir, name);
     }
@@ -497,7 +511,12 @@ fn set_meta(fd: BorrowedFd<'_>, meta: &Meta, as_root: bool) -> rustix::io::Resul
     }
     rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))?;
     for (name, value) in &meta.attributes {
-        granted(rustix::fs::fsetxattr(fd, OsStr::from_bytes(name), value, rustix::fs::XattrFlags::empty()))?;
+        granted(rustix::fs::fsetxattr(
+            fd,
+            OsStr::from_bytes(name),
+            value,
+            rustix::fs::XattrFlags::empty(),
+        ))?;
     }
     rustix::fs::futimens(fd, &times(meta))
 }
@@ -557,13 +576,18 @@ impl Places {
 
     fn open_folder(&self, name: &[u8], make: bool) -> Result<OwnedFd> {
         let path = self.path(name);
-        let at = |e: Errno| Error::io_at(&path, match e {
-            // A link, or a file, stands where a folder should be.
-            Errno::LOOP | Errno::NOTDIR => std::io::Error::other(
-                "not a folder of its own: a link or a file is in the way, and is not followed",
-            ),
-            e => e.into(),
-        });
+        let at = |e: Errno| {
+            Error::io_at(
+                &path,
+                match e {
+                    // A link, or a file, stands where a folder should be.
+                    Errno::LOOP | Errno::NOTDIR => std::io::Error::other(
+                        "not a folder of its own: a link or a file is in the way, and is not followed",
+                    ),
+                    e => e.into(),
+                },
+            )
+        };
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
         let mut here: Option<OwnedFd> = None;
         for part in name.split(|&b| b == b'/') {
@@ -598,7 +622,7 @@ struct Feed {
     stream: Stream,
     reader: Reader,
     /// The piece at hand: its range, and whether it could be read.
-    piece: Option<(Range<u64>, Vec<u8>, Result<()>)>,
+    piece: Option<Piece>,
 }
 
 impl Feed {

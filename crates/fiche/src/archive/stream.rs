@@ -11,7 +11,10 @@ use crate::parallel::Pipeline;
 
 /// Decoded bytes that one thread works on at a time: enough that the block cut
 /// in two at either end does not matter, little enough to keep in a core's cache.
-const PIECE: u64 = 512 << 10;
+const PIECE_LEN: u64 = 512 << 10;
+
+/// A range, its bytes, and whether they could be read.
+pub(super) type Piece = (Range<u64>, Vec<u8>, Result<()>);
 
 /// Decodes ranges of an archive ahead, on several threads, and gives them in order.
 ///
@@ -35,11 +38,11 @@ const PIECE: u64 = 512 << 10;
 /// ```
 pub struct Stream {
     reader: Reader,
-    pipeline: Pipeline<(Range<u64>, Vec<u8>), (Range<u64>, Vec<u8>, Result<()>)>,
+    pipeline: Pipeline<(Range<u64>, Vec<u8>), Piece>,
     ranges: Box<dyn Iterator<Item = Range<u64>> + Send>,
     now: Range<u64>,
     spare: Vec<Vec<u8>>,
-    ready: VecDeque<(Range<u64>, Vec<u8>, Result<()>)>,
+    ready: VecDeque<Piece>,
 }
 
 impl Stream {
@@ -66,7 +69,7 @@ impl Stream {
             self.now = self.ranges.next()?;
         }
         let start = self.now.start;
-        let mut end = self.now.end.min(start.saturating_add(PIECE));
+        let mut end = self.now.end.min(start.saturating_add(PIECE_LEN));
         if end < self.now.end
             && let Ok(block) = self.reader.inner().block_at(end - 1)
         {
@@ -77,7 +80,7 @@ impl Stream {
     }
 
     /// The next piece with its range, whether or not it could be read.
-    pub(super) fn next_piece(&mut self) -> Option<(Range<u64>, Vec<u8>, Result<()>)> {
+    pub(super) fn next_piece(&mut self) -> Option<Piece> {
         loop {
             if let Some(done) = self.ready.pop_front() {
                 return Some(done);

@@ -63,15 +63,21 @@ impl Reader {
     ///
     /// # Errors
     /// Only where it cannot go on: [`Error::Io`], or what `progress` gave. Damage is in the report.
-    pub fn verify(&self, threads: usize, progress: &mut dyn FnMut(u64) -> Result<()>) -> Result<Report> {
+    pub fn verify(
+        &self,
+        threads: usize,
+        progress: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<Report> {
         let inner = self.inner();
         let mut report = Report::default();
         // Ranges of the file that are accounted for.
-        let mut known: Vec<Range<u64>> = vec![0..HEADER_LEN, inner.end.saturating_sub(TRAILER_LEN)..inner.end];
+        let mut known: Vec<Range<u64>> =
+            vec![0..HEADER_LEN, inner.end.saturating_sub(TRAILER_LEN)..inner.end];
         known.push(inner.footer_at.pos..inner.footer_at.end());
         let header = envelope::read_header(&inner.source, Container::Archive)?;
         if header.guard_damaged {
-            let error = Error::Corrupt { what: "header guard", at: Place::Pos(envelope::GUARD_POS) };
+            let error =
+                Error::Corrupt { what: "header guard", at: Place::Pos(envelope::GUARD_POS) };
             report.damage.push(Damage { error, content: None });
         }
         if inner.end < inner.source.len() {
@@ -159,7 +165,8 @@ impl Reader {
             for i in 0..table.blocks() {
                 let block = table.block(i);
                 blocks.push(block);
-                if block.pos + block.stored_len - blocks[0].pos >= PIECE || i + 1 == table.blocks() {
+                if block.pos + block.stored_len - blocks[0].pos >= PIECE || i + 1 == table.blocks()
+                {
                     let piece = Piece { blocks: std::mem::take(&mut blocks) };
                     if let Some(done) = pipeline.push(piece) {
                         take(done, report)?;
@@ -235,7 +242,8 @@ impl Reader {
                     break;
                 }
                 let increases = last.is_none_or(|last| last < entry.name);
-                let backward = !matches!(entry.kind, crate::records::Kind::Hardlink(to) if to >= number);
+                let backward =
+                    !matches!(entry.kind, crate::records::Kind::Hardlink(to) if to >= number);
                 if !backward || (tree.names == Names::Increasing && !increases) {
                     let error = Error::Corrupt { what: "record page", at: Place::Record(number) };
                     report.damage.push(Damage { error, content: None });
@@ -267,7 +275,8 @@ impl Reader {
     }
 
     fn name_damaged_records(&self, report: &mut Report) {
-        let mut lost: Vec<Range<u64>> = report.damage.iter().filter_map(|d| d.content.clone()).collect();
+        let mut lost: Vec<Range<u64>> =
+            report.damage.iter().filter_map(|d| d.content.clone()).collect();
         if lost.is_empty() {
             return;
         }
@@ -278,7 +287,8 @@ impl Reader {
         };
         let mut numbers = std::collections::HashSet::new();
         for (number, entry) in self.entries(0).flatten() {
-            let linked = matches!(entry.kind, crate::records::Kind::Hardlink(to) if numbers.contains(&to));
+            let linked =
+                matches!(entry.kind, crate::records::Kind::Hardlink(to) if numbers.contains(&to));
             if linked || hit(&entry.range) {
                 numbers.insert(number);
                 report.records.push((number, entry.display_name().into_owned()));

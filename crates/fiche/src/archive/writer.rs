@@ -507,7 +507,8 @@ impl<W: Write> Writer<W> {
             // The pieces of a sparse file that are there are not told apart from
             // those that follow: it is recovered as plain content.
             entry.extents = None;
-            self.cutter.add_page(Page::of(vec![entry], *number, expected), SectionKind::BegunRecord);
+            self.cutter
+                .add_page(Page::of(vec![entry], *number, expected), SectionKind::BegunRecord);
         }
         self.cutter.chapter_blocks = 0;
         self.cutter.chapter_len = 0;
@@ -652,11 +653,7 @@ impl<W: Write> Sink<W> {
     }
 
     /// Writes the tree above the pages gathered, and then footer and trailer.
-    fn finish(
-        mut self,
-        names: NameWatch,
-        sync: impl FnOnce(&mut W) -> Result<()>,
-    ) -> Result<W> {
+    fn finish(mut self, names: NameWatch, sync: impl FnOnce(&mut W) -> Result<()>) -> Result<W> {
         self.end_tree(|pos, out, scratch| names.finish(pos, out, scratch))?;
         self.end_file(sync)
     }

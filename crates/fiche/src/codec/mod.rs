@@ -179,10 +179,12 @@ impl Codec {
     pub fn decompress(self, src: Src<'_>, dst: Dst<'_>, scratch: &mut Scratch) -> Result<()> {
         let (src, dst) = (src.contiguous(), dst.contiguous());
         let exact = match self {
-            Codec::Copy => src.len() == dst.len() && {
-                dst.copy_from_slice(src);
-                true
-            },
+            Codec::Copy => {
+                src.len() == dst.len() && {
+                    dst.copy_from_slice(src);
+                    true
+                }
+            }
             #[cfg(feature = "lz4")]
             Codec::Lz4 => lz4::decompress(src, dst),
             #[cfg(feature = "zlib")]
@@ -195,11 +197,7 @@ impl Codec {
             #[allow(unreachable_patterns)]
             other => return Err(other.not_compiled_in()),
         };
-        if exact {
-            Ok(())
-        } else {
-            Err(Error::Corrupt { what: "stored block", at: Place::Pos(0) })
-        }
+        if exact { Ok(()) } else { Err(Error::Corrupt { what: "stored block", at: Place::Pos(0) }) }
     }
 
     #[allow(dead_code)]

@@ -57,11 +57,13 @@ pub fn manifest(reader: &Reader) -> String {
             _ => text.push_str(" -"),
         }
         let attributes = entry.meta.iter().flat_map(|m| &m.attributes);
-        let attributes: Vec<_> = attributes.map(|(n, v)| format!("{}={}", hex(n), hex(v))).collect();
+        let attributes: Vec<_> =
+            attributes.map(|(n, v)| format!("{}={}", hex(n), hex(v))).collect();
         let pieces = entry.extents.iter().flat_map(|e| &e.data);
         let pieces: Vec<_> = pieces.map(|p| format!("{}..{}", p.start, p.end)).collect();
         for list in [attributes, pieces] {
-            write!(text, " {}", if list.is_empty() { "-".to_owned() } else { list.join(",") }).unwrap();
+            write!(text, " {}", if list.is_empty() { "-".to_owned() } else { list.join(",") })
+                .unwrap();
         }
         text.push('\n');
     }
@@ -104,7 +106,9 @@ pub fn sections(bytes: &[u8]) -> Vec<Section> {
                 varint(bytes, &mut at);
             }
             let section = Section { kind, pos, payload: at, end: at + len + 4 };
-            if section.end <= bytes.len() && checksum(bytes, &section) == bytes[section.end - 4..section.end] {
+            if section.end <= bytes.len()
+                && checksum(bytes, &section) == bytes[section.end - 4..section.end]
+            {
                 pos = section.end;
                 found.push(section);
                 continue;

@@ -1,0 +1,59 @@
+# The front door: `make demo` shows what fiche does, `make test` proves it.
+
+PYTHON ?= python3
+VENV = target/venv
+
+.PHONY: demo test install lint unit features second-reader fuzz soak bench bless clean
+
+demo:
+	cargo build --release
+	cargo run --release --quiet -p fiche --example demo -- target/demo
+
+test: install lint unit features second-reader
+	fuzz/run.sh 10
+	@echo "everything passed"
+
+# What the tests need: with apt where it may, Python modules in a folder of their own.
+install:
+	@sh tests/install.sh $(PYTHON) $(VENV)
+
+lint:
+	cargo fmt --check
+	cargo clippy --quiet --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps
+
+unit:
+	cargo test --quiet
+
+# Each codec can be left out.
+features:
+	cargo test --quiet -p fiche --no-default-features --test conformance --test model
+	cargo clippy --quiet -p fiche --no-default-features -- -D warnings
+
+# A reader written from docs/format.md alone, on the golden files.
+second-reader:
+	@if [ -x $(VENV)/bin/python ]; then \
+	    $(VENV)/bin/python crates/fiche/tests/second_reader.py --check golden/v1 && \
+	    $(VENV)/bin/python crates/fiche/tests/second_reader.py --refuse golden/bad; \
+	else echo "SKIP: the second reader: no Python environment"; fi
+
+fuzz:
+	fuzz/run.sh $(or $(SECONDS),60)
+
+# What takes long: hours of fuzzing, many more random cases.
+soak:
+	PROPTEST_CASES=20000 cargo test --release -p fiche
+	fuzz/run.sh 3600
+
+# DATA is a file or a folder. Add ARGS=--index for an archive of 2^26 blocks.
+bench:
+	cargo bench --quiet -p fiche --bench archive -- $(ARGS) $(DATA)
+
+# Writes what is made from the code: docs/format.md, and golden files that are missing.
+bless:
+	FICHE_BLESS=1 cargo test --quiet -p fiche --test format_doc
+	FICHE_BLESS=1 cargo test --quiet -p fiche --test golden good_files_read
+	FICHE_BLESS=1 cargo test --quiet -p fiche --test golden bad_files
+
+clean:
+	cargo clean

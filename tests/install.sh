@@ -1,0 +1,42 @@
+#!/bin/sh
+# Installs what the tests need, as far as it may: `tests/install.sh PYTHON VENV`.
+set -eu
+python=$1
+venv=$2
+
+# Installs Debian packages when one of the programs is missing and we may.
+need() {
+    program=$1
+    shift
+    if command -v "$program" >/dev/null 2>&1; then
+        return
+    fi
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+        apt-get install -y -qq "$@" >/dev/null 2>&1 ||
+            { apt-get update -qq >/dev/null 2>&1 && apt-get install -y -qq "$@" >/dev/null 2>&1; } || true
+    fi
+    command -v "$program" >/dev/null 2>&1 || echo "SKIP: $program could not be installed"
+}
+
+need cc gcc
+need c++ g++
+need mount mount
+need kill procps
+need "$python" python3
+
+if [ ! -x "$venv/bin/python" ] && command -v "$python" >/dev/null 2>&1; then
+    mkdir -p "$(dirname "$venv")"
+    "$python" -m venv "$venv" >/dev/null 2>&1 || {
+        rm -rf "$venv"
+        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+            apt-get update -qq >/dev/null 2>&1 || true
+            apt-get install -y -qq python3-venv >/dev/null 2>&1 || true
+        fi
+        "$python" -m venv "$venv" >/dev/null 2>&1 || rm -rf "$venv"
+    }
+fi
+if [ -x "$venv/bin/python" ]; then
+    "$venv/bin/python" -c "import zstandard" 2>/dev/null ||
+        "$venv/bin/pip" install --quiet --disable-pip-version-check zstandard ||
+        { echo "SKIP: the Python module zstandard could not be installed"; rm -rf "$venv"; }
+fi
