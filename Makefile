@@ -52,6 +52,7 @@ bench:
 # Writes what is made from the code: docs/format.md, and golden files that are missing.
 bless:
 	FICHE_BLESS=1 cargo test --quiet -p fiche --test format_doc
+	FICHE_BLESS=1 cargo test --quiet -p fiche --test readme
 	FICHE_BLESS=1 cargo test --quiet -p fiche --test golden good_files_read
 	FICHE_BLESS=1 cargo test --quiet -p fiche --test golden bad_files
 

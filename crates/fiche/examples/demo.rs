@@ -27,7 +27,8 @@ fn sources() -> Outcome<Vec<PathBuf>> {
         .stderr(Stdio::null())
         .output()?;
     let text = String::from_utf8(output.stdout)?;
-    let paths = text.split("\"manifest_path\":\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let paths =
+        text.split("\"manifest_path\":\"").skip(1).filter_map(|rest| rest.split('"').next());
     let folders: BTreeSet<PathBuf> = paths
         .filter_map(|path| Path::new(path).parent())
         .filter(|path| path.components().any(|part| part.as_os_str() == "registry"))
@@ -90,8 +91,11 @@ fn seconds_to_reach(command: &[&str], file: &Path, len: u64) -> Outcome<f64> {
     for _ in 0..5 {
         let offset = random.below(len - (16 << 10));
         let start = Instant::now();
-        let mut child =
-            Command::new(command[0]).args(&command[1..]).arg(file).stdout(Stdio::piped()).spawn()?;
+        let mut child = Command::new(command[0])
+            .args(&command[1..])
+            .arg(file)
+            .stdout(Stdio::piped())
+            .spawn()?;
         let mut out = child.stdout.take().ok_or("no output")?;
         std::io::copy(&mut (&mut out).take(offset), &mut std::io::sink())?;
         out.read_exact(&mut [0; 16 << 10])?;
@@ -135,7 +139,8 @@ fn main() -> Outcome<()> {
     println!("Packing the same with other programs ...\n");
     let tar = folder.join("sources.tar");
     let names: Vec<_> = folders.iter().filter_map(|path| path.file_name()).collect();
-    let status = Command::new("tar").arg("-cf").arg(&tar).arg("-C").arg(root).args(names).status()?;
+    let status =
+        Command::new("tar").arg("-cf").arg(&tar).arg("-C").arg(root).args(names).status()?;
     if !status.success() {
         return Err("tar failed".into());
     }

@@ -147,7 +147,6 @@ impl Exclude {
 
 /// Content that was packed, for files that may equal it.
 struct Seen {
-    head: Digest,
     whole: Digest,
     range: std::ops::Range<u64>,
     extents: Option<Extents>,
@@ -315,7 +314,8 @@ struct Run {
     buf: Vec<u8>,
     /// How many files have each size: only those that share one can be equal.
     sizes: HashMap<u64, u32>,
-    seen: HashMap<u64, Vec<Seen>>,
+    /// By length and digest of the first bytes.
+    seen: HashMap<(u64, Digest), Vec<Seen>>,
     /// First record of each file that has several names.
     links: HashMap<(u64, u64), u64>,
 }
@@ -394,18 +394,17 @@ impl Run {
             entry.extents = extents(&file, now.len()).map_err(at)?;
         }
         let twins = stat.is_file() && self.sizes.get(&stat.len).is_some_and(|&count| count > 1);
-        let mut head = None;
-        if twins {
-            head = Some(self.head(&mut file).map_err(at)?);
-            if let Some(seen) = self.equal(&mut file, stat.len, head).map_err(at)? {
-                entry.range = seen.0;
-                entry.extents = seen.1;
-                self.packed.equal_files += 1;
-                self.packed.equal_bytes += stat.len;
-                self.packed.bytes += stat.len;
-                progress(stat.len)?;
-                return writer.add_entry(entry);
-            }
+        let head = if twins { Some(self.head(&mut file).map_err(at)?) } else { None };
+        if let Some(head) = head
+            && let Some(seen) = self.equal(&mut file, stat.len, head).map_err(at)?
+        {
+            entry.range = seen.0;
+            entry.extents = seen.1;
+            self.packed.equal_files += 1;
+            self.packed.equal_bytes += stat.len;
+            self.packed.bytes += stat.len;
+            progress(stat.len)?;
+            return writer.add_entry(entry);
         }
         let extents = entry.extents.clone();
         let start = writer.offset();
@@ -461,23 +460,22 @@ impl Run {
             && len == stat.len
         {
             let whole = Digest(*hasher.finalize().as_bytes());
-            self.seen.entry(len).or_default().push(Seen { head, whole, range, extents });
+            self.seen.entry((len, head)).or_default().push(Seen { whole, range, extents });
         }
         Ok(number)
     }
 
     /// Digest of the first bytes of a file; leaves it at its start.
     fn head(&mut self, file: &mut File) -> std::io::Result<Digest> {
-        let mut head = vec![0; HEAD];
         let mut len = 0;
         while len < HEAD {
-            match file.read(&mut head[len..])? {
+            match file.read(&mut self.buf[len..HEAD])? {
                 0 => break,
                 more => len += more,
             }
         }
         rustix::fs::seek(&*file, Seek::Start(0))?;
-        Ok(Digest::of(&head[..len]))
+        Ok(Digest::of(&self.buf[..len]))
     }
 
     /// Content that was packed already and equals that of this file: reads the
@@ -486,13 +484,9 @@ impl Run {
         &mut self,
         file: &mut File,
         len: u64,
-        head: Option<Digest>,
+        head: Digest,
     ) -> std::io::Result<Option<(std::ops::Range<u64>, Option<Extents>)>> {
-        let Some(seen) = self.seen.get(&len) else { return Ok(None) };
-        let candidates: Vec<&Seen> = seen.iter().filter(|s| Some(s.head) == head).collect();
-        if candidates.is_empty() {
-            return Ok(None);
-        }
+        let Some(seen) = self.seen.get(&(len, head)) else { return Ok(None) };
         let (mut hasher, mut left) = (blake3::Hasher::new(), len);
         loop {
             let read = file.read(&mut self.buf)?;
@@ -504,7 +498,7 @@ impl Run {
         }
         rustix::fs::seek(&*file, Seek::Start(0))?;
         let whole = Digest(*hasher.finalize().as_bytes());
-        let twin = candidates.into_iter().find(|s| s.whole == whole && left == 0);
+        let twin = seen.iter().find(|s| s.whole == whole && left == 0);
         Ok(twin.map(|s| (s.range.clone(), s.extents.clone())))
     }
 }

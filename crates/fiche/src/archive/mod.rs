@@ -31,6 +31,7 @@ mod append;
 mod folder;
 mod format;
 mod merge;
+mod place;
 mod reader;
 mod recover;
 

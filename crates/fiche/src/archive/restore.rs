@@ -5,13 +5,16 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps};
+use rustix::fs::{AtFlags, FileType, Mode};
 use rustix::io::Errno;
 
+use crate::archive::place::{
+    Aside, Places, already_there, exists, is_inside, name_it, set_meta, set_meta_of_link,
+};
 use crate::archive::reader::Reader;
 use crate::archive::stream::{Piece, Stream};
 use crate::error::{Error, Place, Result};
@@ -142,16 +145,12 @@ impl Restore {
         progress: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<Restored> {
         self.check_paths(reader)?;
-        std::fs::create_dir_all(&self.target).map_err(|e| Error::io_at(&self.target, e))?;
-        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(&self.target, flags, Mode::empty())
-            .map_err(|e| Error::io_at(&self.target, e))?;
         let feed = Feed::new(self.clone(), reader.clone());
         let mut run = Run {
             restore: self,
             reader,
             feed,
-            place: Places { root, target: self.target.clone(), last: None },
+            place: Places::new(&self.target)?,
             folders: Vec::new(),
             copies: HashMap::new(),
             failed: HashSet::new(),
@@ -273,9 +272,10 @@ impl Run<'_> {
             Kind::Data | Kind::File => self.file(number, &entry.name, entry, true, progress),
             Kind::Hardlink(to) => self.link(*to, entry, progress),
             Kind::Symlink(target) => {
-                let target = OsString::from_vec(target.clone());
-                self.special(entry, |dir, name| {
-                    rustix::fs::symlinkat(target.as_os_str(), dir, name)
+                let (target, as_root) = (OsString::from_vec(target.clone()), self.as_root);
+                self.special(&entry.name, |dir, name| {
+                    rustix::fs::symlinkat(target.as_os_str(), dir, name)?;
+                    set_meta_of_link(dir, name, entry, as_root)
                 })
             }
             Kind::Fifo => self.node(entry, FileType::Fifo, 0),
@@ -302,43 +302,33 @@ impl Run<'_> {
         in_feed: bool,
         progress: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<(), Stop> {
-        let aside = self.aside_name();
+        let spare = self.aside_name();
         let path = self.place.path(name);
-        let at = |e: Errno| Error::io_at(&path, e);
+        let at = |e: Errno| match e {
+            Errno::EXIST => already_there(&path),
+            e => Error::io_at(&path, e),
+        };
         let keep_going = self.restore.keep_going;
         let (dir, base) = self.place.parent(name)?;
         if !self.restore.overwrite && exists(dir, &base) {
             return Err(Stop::Other(already_there(&path)));
         }
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // With metadata to come, nobody else may look at it before.
         let mode = if entry.meta.is_some() { 0o600 } else { 0o666 };
-        let fd = rustix::fs::openat(dir, &aside, flags, Mode::from_raw_mode(mode)).map_err(at)?;
-        let mut file = File::from(fd);
-        let remove = |error: Stop| {
-            let _ = rustix::fs::unlinkat(dir, &aside, AtFlags::empty());
-            error
-        };
+        let mut aside = Aside::create(dir, spare, mode).map_err(at)?;
+        let file = &mut aside.file;
         let mut lost = Vec::new();
-        let written = match in_feed {
-            true => self.feed.copy(entry, &mut file, &path, keep_going, &mut lost, progress),
-            false => {
-                copy_record(self.reader, entry, &mut file, &path, keep_going, &mut lost, progress)
-            }
-        };
-        let mut first = match written {
-            Ok(first) => first,
-            Err(error) => return Err(remove(error.into())),
+        let mut first = match in_feed {
+            true => self.feed.copy(entry, file, &path, keep_going, &mut lost, progress)?,
+            false => copy_record(self.reader, entry, file, &path, keep_going, &mut lost, progress)?,
         };
         if self.reader.is_incomplete(number) {
             let end = Error::Corrupt { what: "end of a record", at: Place::Record(number) };
             first.get_or_insert(end);
         }
         if let Some(meta) = &entry.meta {
-            set_meta(file.as_fd(), meta, self.as_root).map_err(|e| remove(at(e).into()))?;
+            set_meta(file.as_fd(), meta, self.as_root).map_err(at)?;
         }
-        drop(file);
         self.restored.bytes += entry.len();
         let base = match first.is_none() {
             true => base,
@@ -348,12 +338,7 @@ impl Run<'_> {
                 damaged
             }
         };
-        name_it(dir, &aside, &base, self.restore.overwrite).map_err(|e| {
-            remove(match e {
-                Errno::EXIST => already_there(&path).into(),
-                e => at(e).into(),
-            })
-        })?;
+        aside.call(&base, self.restore.overwrite).map_err(at)?;
         match first {
             None => Ok(()),
             Some(error) => Err(Stop::Damaged(error, lost)),
@@ -387,52 +372,48 @@ impl Run<'_> {
                 return Ok(());
             }
         };
-        let aside = self.aside_name();
         let path = self.place.path(&entry.name);
         let at = |e: Errno| Error::io_at(&path, e);
         let (dir, base) = self.place.parent(&source)?;
         let from = rustix::io::dup(dir).map_err(at)?;
-        let (dir, name) = self.place.parent(&entry.name)?;
-        if !self.restore.overwrite && exists(dir, &name) {
-            return Err(Stop::Other(already_there(&path)));
-        }
-        rustix::fs::linkat(&from, &base, dir, &aside, AtFlags::empty()).map_err(at)?;
-        let named = name_it(dir, &aside, &name, self.restore.overwrite);
-        // Renaming to another name of the same file does nothing, says POSIX.
-        let _ = rustix::fs::unlinkat(dir, &aside, AtFlags::empty());
-        Ok(named.map_err(at)?)
-    }
-
-    fn node(&mut self, entry: &Entry, kind: FileType, device: u64) -> Result<(), Stop> {
-        self.special(entry, |dir, name| {
-            rustix::fs::mknodat(dir, name, kind, Mode::RUSR | Mode::WUSR, device)
+        self.special(&entry.name, |dir, name| {
+            rustix::fs::linkat(&from, &base, dir, name, AtFlags::empty())
         })
     }
 
-    /// Something without content, made aside by `make` and then named.
+    fn node(&mut self, entry: &Entry, kind: FileType, device: u64) -> Result<(), Stop> {
+        let as_root = self.as_root;
+        self.special(&entry.name, |dir, name| {
+            rustix::fs::mknodat(dir, name, kind, Mode::RUSR | Mode::WUSR, device)?;
+            set_meta_of_link(dir, name, entry, as_root)
+        })
+    }
+
+    /// Something without content, made by `make`: under its name when nothing is to be
+    /// replaced, otherwise aside.
     fn special(
         &mut self,
-        entry: &Entry,
-        make: impl FnOnce(BorrowedFd<'_>, &OsStr) -> rustix::io::Result<()>,
+        name: &[u8],
+        make: impl Fn(BorrowedFd<'_>, &OsStr) -> rustix::io::Result<()>,
     ) -> Result<(), Stop> {
         let aside = self.aside_name();
-        let path = self.place.path(&entry.name);
-        let at = |e: Errno| Error::io_at(&path, e);
-        let (dir, base) = self.place.parent(&entry.name)?;
-        if !self.restore.overwrite && exists(dir, &base) {
-            return Err(Stop::Other(already_there(&path)));
-        }
-        make(dir, &aside).map_err(at)?;
-        let finish = || {
-            if let Some(meta) = &entry.meta {
-                set_meta_of_link(dir, &aside, entry, meta, self.as_root)?;
-            }
-            name_it(dir, &aside, &base, self.restore.overwrite)
+        let path = self.place.path(name);
+        let (dir, base) = self.place.parent(name)?;
+        let there = exists(dir, &base);
+        let made = match (there, self.restore.overwrite) {
+            (true, false) => Err(Errno::EXIST),
+            (false, _) => make(dir, &base),
+            (true, true) => make(dir, &aside).and_then(|()| {
+                let named = name_it(dir, &aside, &base, true);
+                // Renaming to another name of the same file does nothing, says POSIX.
+                let _ = rustix::fs::unlinkat(dir, &aside, AtFlags::empty());
+                named
+            }),
         };
-        Ok(finish().map_err(|e| {
-            let _ = rustix::fs::unlinkat(dir, &aside, AtFlags::empty());
-            at(e)
-        })?)
+        made.map_err(|e| match e {
+            Errno::EXIST => already_there(&path).into(),
+            e => Error::io_at(&path, e).into(),
+        })
     }
 
     /// Permissions and times of folders, the deepest first, now that all is in them.
@@ -445,175 +426,6 @@ impl Run<'_> {
             set_meta(folder.as_fd(), &meta, self.as_root).map_err(|e| Error::io_at(&path, e))?;
         }
         Ok(())
-    }
-}
-
-/// True when a name leads to a place below where it starts.
-fn is_inside(name: &[u8]) -> bool {
-    let mut parts = name.split(|&b| b == b'/');
-    parts.all(|part| !part.is_empty() && part != b"." && part != b"..") && !name.contains(&0)
-}
-
-fn exists(dir: BorrowedFd<'_>, name: &OsStr) -> bool {
-    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
-}
-
-fn already_there(path: &Path) -> Error {
-    Error::io_at(path, std::io::ErrorKind::AlreadyExists)
-}
-
-/// Gives what was made aside its name, in one step.
-fn name_it(
-    dir: BorrowedFd<'_>,
-    aside: &OsStr,
-    name: &OsStr,
-    overwrite: bool,
-) -> rustix::io::Result<()> {
-    if overwrite {
-        return rustix::fs::renameat(dir, aside, dir, name);
-    }
-    match rustix::fs::renameat_with(dir, aside, dir, name, RenameFlags::NOREPLACE) {
-        // Not every file system knows how; that nothing is there was checked before.
-        Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::renameat(dir, aside, dir, name),
-        other => other,
-    }
-}
-
-fn times(meta: &Meta) -> Timestamps {
-    let (seconds, nanoseconds) = meta.modified;
-    let time = Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() };
-    Timestamps { last_access: time, last_modification: time }
-}
-
-/// What a permission or attribute costs that the system or file system does not grant
-/// is that one thing, not the file: it is passed over.
-fn granted(result: rustix::io::Result<()>) -> rustix::io::Result<()> {
-    match result {
-        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::INVAL) => Ok(()),
-        other => other,
-    }
-}
-
-fn owner(meta: &Meta) -> (Option<rustix::fs::Uid>, Option<rustix::fs::Gid>) {
-    let of = |id: u32| (id != u32::MAX).then_some(id);
-    (of(meta.user).map(rustix::fs::Uid::from_raw), of(meta.group).map(rustix::fs::Gid::from_raw))
-}
-
-/// Owner first, for changing it clears the set-user-id bits; time last.
-fn set_meta(fd: BorrowedFd<'_>, meta: &Meta, as_root: bool) -> rustix::io::Result<()> {
-    let mut mode = meta.mode;
-    if as_root {
-        let (user, group) = owner(meta);
-        rustix::fs::fchown(fd, user, group)?;
-    } else {
-        // A program that runs as its owner must not become one that runs as another.
-        mode &= 0o1777;
-    }
-    rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))?;
-    for (name, value) in &meta.attributes {
-        granted(rustix::fs::fsetxattr(
-            fd,
-            OsStr::from_bytes(name),
-            value,
-            rustix::fs::XattrFlags::empty(),
-        ))?;
-    }
-    rustix::fs::futimens(fd, &times(meta))
-}
-
-/// The same for what cannot be opened without following or disturbing it.
-fn set_meta_of_link(
-    dir: BorrowedFd<'_>,
-    name: &OsStr,
-    entry: &Entry,
-    meta: &Meta,
-    as_root: bool,
-) -> rustix::io::Result<()> {
-    if as_root {
-        let (user, group) = owner(meta);
-        rustix::fs::chownat(dir, name, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
-    }
-    if !matches!(entry.kind, Kind::Symlink(_)) {
-        let mode = if as_root { meta.mode } else { meta.mode & 0o1777 };
-        rustix::fs::chmodat(dir, name, Mode::from_raw_mode(mode), AtFlags::empty())?;
-    }
-    for (key, value) in &meta.attributes {
-        // There is no call that sets them by folder and name.
-        let path = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name);
-        let flags = rustix::fs::XattrFlags::empty();
-        granted(rustix::fs::lsetxattr(&path, OsStr::from_bytes(key), value, flags))?;
-    }
-    rustix::fs::utimensat(dir, name, &times(meta), AtFlags::SYMLINK_NOFOLLOW)
-}
-
-/// Folders below the target, opened name by name without following links.
-struct Places {
-    root: OwnedFd,
-    target: PathBuf,
-    /// The folder used last: neighbours share it.
-    last: Option<(Vec<u8>, OwnedFd)>,
-}
-
-impl Places {
-    fn path(&self, name: &[u8]) -> PathBuf {
-        self.target.join(OsStr::from_bytes(name))
-    }
-
-    /// The open folder that a name lies in, made where it is missing, and the last
-    /// part of the name.
-    fn parent(&mut self, name: &[u8]) -> Result<(BorrowedFd<'_>, OsString)> {
-        let cut = name.iter().rposition(|&b| b == b'/');
-        let base = OsString::from_vec(name[cut.map_or(0, |i| i + 1)..].to_vec());
-        let Some(cut) = cut else { return Ok((self.root.as_fd(), base)) };
-        let folder = &name[..cut];
-        if self.last.as_ref().is_none_or(|(last, _)| last != folder) {
-            let fd = self.open_folder(folder, true)?;
-            self.last = Some((folder.to_vec(), fd));
-        }
-        let fd = self.last.as_ref().map_or(self.root.as_fd(), |(_, fd)| fd.as_fd());
-        Ok((fd, base))
-    }
-
-    fn open_folder(&self, name: &[u8], make: bool) -> Result<OwnedFd> {
-        let path = self.path(name);
-        let at = |e: Errno| {
-            Error::io_at(
-                &path,
-                match e {
-                    // A link, or a file, stands where a folder should be.
-                    Errno::LOOP | Errno::NOTDIR => std::io::Error::other(
-                        "not a folder of its own: a link or a file is in the way, and is not followed",
-                    ),
-                    e => e.into(),
-                },
-            )
-        };
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
-        let mut here: Option<OwnedFd> = None;
-        for part in name.split(|&b| b == b'/') {
-            let part = OsStr::from_bytes(part);
-            let dir = here.as_ref().map_or(self.root.as_fd(), |fd| fd.as_fd());
-            let next = match rustix::fs::openat(dir, part, flags, Mode::empty()) {
-                Err(Errno::NOENT) if make => {
-                    rustix::fs::mkdirat(dir, part, Mode::from_raw_mode(0o777)).map_err(at)?;
-                    rustix::fs::openat(dir, part, flags, Mode::empty())
-                }
-                other => other,
-            };
-            here = Some(next.map_err(at)?);
-        }
-        here.ok_or_else(|| Error::invalid("an empty path"))
-    }
-
-    fn make_folder(&mut self, name: &[u8]) -> Result<()> {
-        let path = self.path(name);
-        let (dir, base) = self.parent(name)?;
-        match rustix::fs::mkdirat(dir, &base, Mode::RWXU) {
-            Ok(()) => Ok(()),
-            // Fails where it is not a folder.
-            Err(Errno::EXIST) => self.open_folder(name, false).map(drop),
-            Err(error) => Err(Error::io_at(&path, error)),
-        }
     }
 }
 

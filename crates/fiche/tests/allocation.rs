@@ -1,0 +1,66 @@
+//! Reading allocates nothing once it runs, and packing no more than it says.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use fiche::ReadAt;
+use fiche::archive::{OpenOptions, Options, Reader, Writer};
+use fiche::codec::Codec;
+use fiche::testing::Random;
+
+/// An in-memory source that does not say that it is one.
+struct Behind(Vec<u8>);
+
+impl ReadAt for Behind {
+    fn len(&self) -> u64 {
+        ReadAt::len(&self.0)
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> fiche::Result<()> {
+        self.0.read_at(offset, buf)
+    }
+}
+
+#[test]
+fn random_reads_allocate_nothing_in_the_steady_state() {
+    let content = Random(1).text(4 << 20);
+    for codec in [Codec::Copy, Codec::Lz4, Codec::Deflate, Codec::Zstd] {
+        let mut writer = Writer::new(Vec::new(), Options::default().codec(codec)).unwrap();
+        writer.write_all(&content).unwrap();
+        let file = writer.finish().unwrap();
+        // Without a cache, with one that always evicts, and with one that holds all.
+        for cache in [0, 1 << 20, 64 << 20] {
+            let source = Arc::new(Behind(file.clone()));
+            let reader: Reader = OpenOptions::default().cache(cache).open(source).unwrap();
+            let (mut random, mut buf) = (Random(2), vec![0; 40_000]);
+            let mut read = |reads: usize| {
+                for _ in 0..reads {
+                    let len = random.below(40_000) as usize;
+                    let offset = random.below((content.len() - len) as u64);
+                    reader.read_at(offset, &mut buf[..len]).unwrap();
+                    assert!(buf[..len] == content[offset as usize..][..len]);
+                }
+            };
+            read(2_000);
+            let counted = allocation_counter::measure(|| read(500));
+            assert_eq!(counted.count_total, 0, "{codec}, cache of {cache}");
+        }
+    }
+}
+
+#[test]
+fn packing_takes_the_memory_that_it_states() {
+    let content = Random(1).text(64 << 10);
+    for (block, len) in [(16 << 10, 400), (1 << 20, 400)] {
+        let counted = allocation_counter::measure(|| {
+            let options = Options::default().block_len(block).threads(1).codec(Codec::Lz4);
+            let mut writer = Writer::new(std::io::sink(), options).unwrap();
+            for _ in 0..len {
+                writer.write_all(&content).unwrap();
+            }
+            writer.finish().unwrap();
+        });
+        // As the documentation of Writer says, for one thread.
+        let stated = 10 * block.max(128 << 10) as u64 + (4 << 20);
+        assert!(counted.bytes_max <= stated, "{} of {stated}", counted.bytes_max);
+    }
+}
