@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::input::{self, Blocks};
 use crate::pack;
 use crate::sizes::show;
-use crate::ui::{self, Failed};
+use crate::ui::{self, Failed, say};
 
 /// Add files, folders or a stream to an archive
 ///
@@ -51,6 +51,9 @@ pub fn run(args: Args) -> Result<(), Failed> {
         false => Some(pack::folder(&args.input, &args.blocks.exclude, &args.file)?),
     };
     ui::set_left("the archive is what it was");
+    if !stream {
+        ui::will_check();
+    }
     let mut packed = Packed::default();
     let mut bytes = 0;
     fiche::archive::append(&args.file, &options, |writer| {
@@ -77,7 +80,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
         ui::print(format!("{report:#}\n").as_bytes())?;
     } else if !args.quiet {
         let (file, records) = (args.file.display(), packed.records);
-        eprintln!("{file}: {records} records, {} added as {}", show(bytes), show(grown));
+        say!("{file}: {records} records, {} added as {}", show(bytes), show(grown));
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use fiche::{Error, ReadAt};
 use crate::input::{self, Threads};
 use crate::output::Output;
 use crate::sizes::{self, Part};
-use crate::ui::{Failed, check_stop};
+use crate::ui::{Failed, check_stop, say};
 
 /// Write any pieces of an archive to standard output
 ///
@@ -54,9 +54,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
             if recovered.cut {
                 let end = reader.len();
                 let file = args.file.display();
-                eprintln!(
-                    "fiche: {file}: was cut: what came behind byte {end} of the content is lost"
-                );
+                say!("{file}: was cut: what came behind byte {end} of the content is lost");
             }
             reader
         }
@@ -216,7 +214,7 @@ fn keep_going(
             offset += buf.len() as u64;
         }
         for gap in lost {
-            eprintln!("fiche: {}: lost: bytes {} to {}", args.file.display(), gap.start, gap.end);
+            say!("{}: lost: bytes {} to {}", args.file.display(), gap.start, gap.end);
             lost_bytes += gap.end - gap.start;
         }
     }

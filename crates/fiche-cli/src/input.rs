@@ -77,7 +77,7 @@ impl Blocks {
 #[derive(Args)]
 pub struct Threads {
     /// Threads that compress or decode; as many as there are cores by default
-    #[arg(long, short = 'T', value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, short = 'T', value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
 }
 

@@ -1,6 +1,8 @@
 //! `fiche ls`
 
+use std::ffi::OsString;
 use std::io::{BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use fiche::archive::{Entry, Kind};
@@ -17,7 +19,7 @@ pub struct Args {
     /// The archive
     file: PathBuf,
     /// Only these records, and what is below those that are folders
-    path: Vec<String>,
+    path: Vec<OsString>,
     /// Print number, permissions, owner, size, time and name
     #[arg(long, short)]
     long: bool,
@@ -31,22 +33,26 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<(), Failed> {
     let reader = input::open(&args.file)?;
-    let wanted = |name: &[u8]| {
-        let below = |path: &String| {
-            let path = path.trim_end_matches('/').as_bytes();
-            name.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-        };
-        args.path.is_empty() || args.path.iter().any(below)
+    // Which of the paths that were asked for there is something of.
+    let mut found = vec![false; args.path.len()];
+    let mut wanted = |name: &[u8]| {
+        let mut any = args.path.is_empty();
+        for (path, found) in args.path.iter().zip(&mut found) {
+            let path = path.as_bytes();
+            let path = path.strip_suffix(b"/").unwrap_or(path);
+            if name.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest[0] == b'/') {
+                (any, *found) = (true, true);
+            }
+        }
+        any
     };
     let mut out = BufWriter::new(std::io::stdout().lock());
     let to_stdout = |e| Failed::io(Path::new("standard output"), e);
-    let mut found = false;
     for item in reader.entries(0) {
         let (number, entry) = item.map_err(|e| Failed::at(&args.file, e))?;
         if !wanted(&entry.name) {
             continue;
         }
-        found = true;
         let line = if args.null {
             [entry.name.as_slice(), b"\0"].concat()
         } else if args.json {
@@ -59,9 +65,9 @@ pub fn run(args: Args) -> Result<(), Failed> {
         out.write_all(&line).map_err(to_stdout)?;
     }
     out.flush().map_err(to_stdout)?;
-    if !found && !args.path.is_empty() {
+    for (path, _) in args.path.iter().zip(&found).filter(|(_, found)| !**found) {
         // Says which name is nearest.
-        reader.entry_of(&args.path[0]).map_err(|e| Failed::at(&args.file, e))?;
+        reader.entry_of(path.as_bytes()).map_err(|e| Failed::at(&args.file, e))?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::input;
 use crate::output::Output;
 use crate::sizes::show;
-use crate::ui::{self, Failed, Progress};
+use crate::ui::{self, Failed, Progress, say};
 
 /// Join archives into one, without compressing anything again
 #[derive(clap::Args)]
@@ -56,7 +56,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
     if !args.quiet {
         let (records, stored) = (info.records, show(info.stored_bytes));
         let content = show(info.logical_bytes);
-        eprintln!("{}: {records} records, {content} in {stored}", args.output.display());
+        say!("{}: {records} records, {content} in {stored}", args.output.display());
     }
     Ok(())
 }

@@ -27,6 +27,15 @@ impl Output {
             return Ok(Output::Stdout(BufWriter::with_capacity(BUFFER, io::stdout())));
         }
         let at = |e| Failed::io(path, e);
+        // What a link leads to is replaced, not the link.
+        let followed;
+        let mut path = path;
+        if path.is_symlink() {
+            followed = path.canonicalize().map_err(at)?;
+            path = &followed;
+        }
+        let at = |e| Failed::io(path, e);
+        let mut mode = 0o666;
         match std::fs::metadata(path) {
             Ok(meta) if meta.is_dir() => return Err(at(io::ErrorKind::IsADirectory.into())),
             Ok(meta) if !meta.is_file() => {
@@ -39,7 +48,8 @@ impl Output {
                 let error = "is there already; --force replaces it";
                 return Err(at(io::Error::new(io::ErrorKind::AlreadyExists, error)));
             }
-            _ => {}
+            Ok(meta) => mode = meta.permissions().mode() & 0o777,
+            Err(_) => {}
         }
         let dir = match path.parent() {
             Some(dir) if !dir.as_os_str().is_empty() => dir,
@@ -48,7 +58,7 @@ impl Output {
         let file = tempfile::Builder::new()
             .prefix(".fiche-")
             .suffix(".part")
-            .permissions(std::fs::Permissions::from_mode(0o666))
+            .permissions(std::fs::Permissions::from_mode(mode))
             .tempfile_in(dir)
             .map_err(at)?;
         let (file, aside) = file.into_parts();

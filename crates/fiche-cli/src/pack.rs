@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::input::Blocks;
 use crate::output::Output;
 use crate::sizes::show;
-use crate::ui::{self, Failed, Progress};
+use crate::ui::{self, Failed, Progress, say};
 
 /// Pack files, folders or a stream into an archive
 #[derive(clap::Args)]
@@ -89,7 +89,7 @@ pub fn write_folder<W: Write>(
     let packed = folder.write_to(writer, &mut |bytes| progress.add(bytes))?;
     progress.done();
     for path in &packed.sockets {
-        eprintln!("fiche: {}: a socket, which is not kept", path.display());
+        say!("{}: a socket, which is not kept", path.display());
     }
     Ok(packed)
 }
@@ -143,7 +143,7 @@ fn summary(
     if !args.quiet {
         let ratio = 100.0 * stored as f64 / packed.bytes.max(1) as f64;
         let rate = packed.bytes as f64 / seconds.max(1e-9) / 1e6;
-        eprintln!(
+        say!(
             "{}: {} records, {} -> {} ({ratio:.2} %), {rate:.0} MB/s",
             args.output.display(),
             packed.records,
@@ -152,7 +152,7 @@ fn summary(
         );
         if packed.equal_files > 0 {
             let (files, bytes) = (packed.equal_files, show(packed.equal_bytes));
-            eprintln!("{files} files of {bytes} equal others and were stored once");
+            say!("{files} files of {bytes} equal others and were stored once");
         }
     }
     Ok(())

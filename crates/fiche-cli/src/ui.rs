@@ -9,6 +9,12 @@ use std::sync::{Mutex, PoisonError};
 use fiche::Error;
 use indicatif::{ProgressBar, ProgressStyle};
 
+/// Tells something on standard error, on one line. That nobody can read it is no error.
+macro_rules! say {
+    ($($message:tt)*) => { $crate::ui::say_line(&format!($($message)*)) };
+}
+pub(crate) use say;
+
 /// Why a verb did not do what it should, and about which file.
 pub struct Failed {
     file: Option<PathBuf>,
@@ -49,6 +55,21 @@ impl Failed {
         matches!(self.error, Error::Corrupt { .. })
     }
 
+    /// True when nothing more should be tried: somebody interrupted, or reads no more.
+    pub fn is_final(&self) -> bool {
+        let Error::Io(error) = &self.error else { return false };
+        error.kind() == io::ErrorKind::BrokenPipe || error.to_string() == INTERRUPTED
+    }
+
+    /// Tells it on standard error, unless it was told.
+    pub fn tell(&self) {
+        match &self.file {
+            _ if self.said => {}
+            Some(file) => say!("{}: {}", file.display(), self.error),
+            None => say!("{}", self.error),
+        }
+    }
+
     /// Tells it on standard error, and gives the exit code.
     pub fn report(self) -> ExitCode {
         if let Error::Io(error) = &self.error {
@@ -57,16 +78,11 @@ impl Failed {
                 return ExitCode::from(141);
             }
             if error.to_string() == INTERRUPTED {
-                eprintln!("fiche: interrupted: {}", what_is_left());
+                say!("interrupted: {}", what_is_left());
                 return ExitCode::from(130);
             }
         }
-        if !self.said {
-            match &self.file {
-                Some(file) => eprintln!("fiche: {}: {}", file.display(), self.error),
-                None => eprintln!("fiche: {}", self.error),
-            }
-        }
+        self.tell();
         ExitCode::from(match self.error {
             Error::OutOfBounds { .. } | Error::NotFound { .. } | Error::Invalid { .. } => 2,
             Error::Corrupt { .. } => 3,
@@ -79,6 +95,8 @@ impl Failed {
 
 const INTERRUPTED: &str = "interrupted";
 static STOP: AtomicBool = AtomicBool::new(false);
+/// Whether the verb looks at `STOP` often, and has something to put in order.
+static POLLS: AtomicBool = AtomicBool::new(false);
 /// A file that is not whole yet: removed when a signal ends the program.
 static ASIDE: Mutex<Option<PathBuf>> = Mutex::new(None);
 /// What to tell when a signal ends the program.
@@ -98,8 +116,13 @@ pub fn set_aside(path: Option<PathBuf>) {
     *ASIDE.lock().unwrap_or_else(PoisonError::into_inner) = path;
 }
 
-/// On SIGINT, SIGTERM and SIGHUP: work that can stop between two files stops there;
-/// what waits for input or output is ended, and its unfinished file removed.
+/// Promises that a signal is noticed by `check_stop`: what was begun is then undone.
+pub fn will_check() {
+    POLLS.store(true, Ordering::SeqCst);
+}
+
+/// On SIGINT, SIGTERM and SIGHUP: a verb that promised to look stops between two files;
+/// any other is ended, and its unfinished file removed.
 pub fn watch_signals() {
     // Without the handler a signal ends the program all the same, only less tidily.
     let _ = ctrlc::set_handler(|| {
@@ -108,8 +131,8 @@ pub fn watch_signals() {
         if let Some(path) = &aside {
             let _ = std::fs::remove_file(path);
         }
-        if aside.is_some() || again {
-            eprintln!("\nfiche: interrupted: {}", what_is_left());
+        if aside.is_some() || again || !POLLS.load(Ordering::SeqCst) {
+            say!("interrupted: {}", what_is_left());
             std::process::exit(130);
         }
     });
@@ -121,6 +144,19 @@ pub fn check_stop() -> fiche::Result<()> {
         true => Err(Error::Io(io::Error::other(INTERRUPTED))),
         false => Ok(()),
     }
+}
+
+/// See `say!`: what would move a terminal's cursor or colours is escaped.
+pub fn say_line(message: &str) {
+    let mut line = String::from("fiche: ");
+    for c in message.chars() {
+        match c.is_control() {
+            true => line.extend(c.escape_default()),
+            false => line.push(c),
+        }
+    }
+    line.push('\n');
+    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 /// Writes to standard output.

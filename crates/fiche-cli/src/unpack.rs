@@ -1,15 +1,17 @@
 //! `fiche unpack`
 
+use std::ffi::OsString;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use fiche::archive::{Reader, Restore};
+use fiche::archive::{Failure, Reader, Restore};
 use fiche::{Error, Place, ReadAt};
 
 use crate::input::{self, Threads};
 use crate::output::Output;
 use crate::sizes::show;
-use crate::ui::{self, Failed, Progress, one_line};
+use crate::ui::{self, Failed, Progress, one_line, say};
 
 /// Bring packed files back
 ///
@@ -21,7 +23,7 @@ pub struct Args {
     /// The archive
     file: PathBuf,
     /// Only these records, and what is below those that are folders
-    path: Vec<String>,
+    path: Vec<OsString>,
     /// Where to: a folder, or for a stream a file; - writes all content to standard output
     #[arg(long, short, value_name = "DIR|FILE")]
     output: Option<PathBuf>,
@@ -51,19 +53,17 @@ pub fn run(args: Args) -> Result<(), Failed> {
             damaged = !recovered.is_whole();
             if recovered.cut {
                 let end = reader.len();
-                eprintln!(
-                    "fiche: {file}: was cut: what came behind byte {end} of the content is lost"
-                );
+                say!("{file}: was cut: what came behind byte {end} of the content is lost");
             }
             if recovered.records_lost > 0 {
                 let lost = recovered.records_lost;
-                eprintln!("fiche: {file}: lost: {lost} records with their names");
+                say!("{file}: lost: {lost} records with their names");
             }
             for gap in &recovered.lost {
-                eprintln!("fiche: {file}: lost: bytes {} to {} of the content", gap.start, gap.end);
+                say!("{file}: lost: bytes {} to {} of the content", gap.start, gap.end);
             }
             for number in &recovered.incomplete {
-                eprintln!("fiche: {file}: lost: the end of record #{number}");
+                say!("{file}: lost: the end of record #{number}");
             }
             reader
         }
@@ -74,9 +74,10 @@ pub fn run(args: Args) -> Result<(), Failed> {
     }
     let target = args.output.clone().unwrap_or_else(|| PathBuf::from("."));
     ui::set_left("files that were restored whole are there");
+    ui::will_check();
     let progress = Progress::new("unpacking", Some(reader.len()), args.quiet);
     let restored = Restore::new(&target)
-        .only(args.path.iter().map(String::as_str))
+        .only(args.path.iter().map(|path| path.as_bytes()))
         .overwrite(args.force)
         .keep_going(args.keep_going)
         .threads(args.threads.count())
@@ -88,19 +89,36 @@ pub fn run(args: Args) -> Result<(), Failed> {
         })?;
     progress.done();
     for failure in &restored.failed {
-        let name = one_line(failure.name.as_bytes());
-        eprintln!("fiche: {name}: {}", failure.error);
+        let name = match (failure.name.is_empty(), failure.number) {
+            (false, _) => one_line(&failure.name),
+            (true, u64::MAX) => "records whose names are lost".to_owned(),
+            (true, number) => format!("#{number}"),
+        };
+        say!("{name}: {}", failure.error);
         for gap in &failure.lost {
-            eprintln!("fiche: {name}: lost: bytes {} to {}", gap.start, gap.end);
+            say!("{name}: lost: bytes {} to {}", gap.start, gap.end);
         }
     }
     if !args.quiet {
         let (records, bytes) = (restored.records, show(restored.bytes));
-        eprintln!("{}: {records} records, {bytes} to {}", args.file.display(), target.display());
+        say!("{}: {records} records, {bytes} to {}", args.file.display(), target.display());
     }
-    match damaged || !restored.failed.is_empty() {
-        true => Err(Failed::said(Error::Corrupt { what: "archive", at: Place::Pos(0) })),
-        false => Ok(()),
+    if restored.without_record > 0 {
+        let bytes = restored.without_record;
+        say!(
+            "{}: {bytes} bytes of content belong to no file, and were not written: \
+             `fiche cat` reads them",
+            args.file.display()
+        );
+    }
+    let refused = |f: &Failure| matches!(f.error, Error::Io(_) | Error::Invalid { .. });
+    let what = Error::Corrupt { what: "archive", at: Place::Pos(0) };
+    if damaged || restored.failed.iter().any(|failure| !refused(failure)) {
+        return Err(Failed::said(what));
+    }
+    match restored.failed.is_empty() && restored.without_record == 0 {
+        true => Ok(()),
+        false => Err(Failed::said(Error::Io(std::io::Error::other("not all was restored")))),
     }
 }
 
@@ -130,7 +148,7 @@ fn stream(args: &Args, reader: &Reader, mut damaged: bool) -> Result<(), Failed>
             for gap in reader.read_what_is_left(offset, &mut buf).map_err(at)? {
                 damaged = true;
                 let file = args.file.display();
-                eprintln!("fiche: {file}: lost: bytes {} to {} of the content", gap.start, gap.end);
+                say!("{file}: lost: bytes {} to {} of the content", gap.start, gap.end);
             }
             output.write_all(&buf).map_err(Error::Io)?;
             progress.add(buf.len() as u64)?;

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::input::{self, Threads};
 use crate::sizes::show;
-use crate::ui::{self, Failed, Progress, one_line};
+use crate::ui::{self, Failed, Progress, one_line, say};
 
 /// Read everything, check every checksum, and say what is damaged
 #[derive(clap::Args)]
@@ -27,17 +27,22 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<(), Failed> {
-    let mut first = None;
+    let mut worst: Option<Failed> = None;
     for file in &args.file {
-        let result = verify(&args, file);
-        if let Err(failed) = result {
-            match failed.is_damage() {
-                true => drop(first.get_or_insert(failed)),
-                false => return Err(failed),
+        let Err(failed) = verify(&args, file) else { continue };
+        if failed.is_final() {
+            return Err(failed);
+        }
+        // All are verified; damage weighs more than what could not be looked at.
+        if failed.is_damage() || worst.is_none() {
+            if let Some(before) = worst.replace(failed).filter(|before| !before.is_damage()) {
+                before.tell();
             }
+        } else {
+            failed.tell();
         }
     }
-    first.map_or(Ok(()), Err)
+    worst.map_or(Ok(()), Err)
 }
 
 fn verify(args: &Args, file: &Path) -> Result<(), Failed> {
@@ -53,7 +58,7 @@ fn verify(args: &Args, file: &Path) -> Result<(), Failed> {
                 ui::print(format!("{what}\n").as_bytes())?;
             }
             if damage {
-                eprintln!("fiche: {name}: {error}");
+                say!("{name}: {error}");
                 hint(file, source);
                 return Err(Failed::said(error));
             }
@@ -79,7 +84,7 @@ fn verify(args: &Args, file: &Path) -> Result<(), Failed> {
         let records: Vec<_> = report
             .records
             .iter()
-            .map(|(number, name)| json!({"number": number, "name": name}))
+            .map(|(number, name)| json!({"number": number, "name": String::from_utf8_lossy(name)}))
             .collect();
         let line = json!({
             "file": name.to_string(),
@@ -94,8 +99,8 @@ fn verify(args: &Args, file: &Path) -> Result<(), Failed> {
     if let Some(end) = report.cut_off_append
         && !args.quiet
     {
-        eprintln!(
-            "fiche: {name}: what lies behind byte {end} is of an append that did not end; the archive is what it was before"
+        say!(
+            "{name}: what lies behind byte {end} is of an append that did not end; the archive is what it was before"
         );
     }
     for damage in &report.damage {
@@ -105,15 +110,16 @@ fn verify(args: &Args, file: &Path) -> Result<(), Failed> {
             }
             None => String::new(),
         };
-        eprintln!("fiche: {name}: {}{content}", damage.error);
+        say!("{name}: {}{content}", damage.error);
     }
     for (number, record) in &report.records {
-        eprintln!("fiche: {name}: hit: #{number} {}", one_line(record.as_bytes()));
+        say!("{name}: hit: #{number} {}", one_line(record));
     }
     match report.damage.is_empty() {
         true => {
             if !args.quiet && !args.json {
-                println!("{name}: all right: {} blocks, {}", report.blocks, show(report.bytes));
+                let (blocks, bytes) = (report.blocks, show(report.bytes));
+                ui::print(format!("{name}: all right: {blocks} blocks, {bytes}\n").as_bytes())?;
             }
             Ok(())
         }
@@ -125,8 +131,6 @@ fn verify(args: &Args, file: &Path) -> Result<(), Failed> {
 fn hint(file: &Path, source: std::sync::Arc<dyn ReadAt>) {
     if let Ok((reader, _)) = Reader::recover(source) {
         let (file, left) = (file.display(), show(reader.len()));
-        eprintln!(
-            "fiche: {file}: up to {left} can be had by `fiche unpack --keep-going {file} -o DIR`"
-        );
+        say!("{file}: up to {left} can be had by `fiche unpack --keep-going {file} -o DIR`");
     }
 }

@@ -380,10 +380,9 @@ fn nothing_is_written_outside_the_target() {
         let mut writer = Writer::new(Vec::new(), Options::default()).unwrap();
         if let Some((name, target)) = link {
             let kind = Kind::Symlink(target.as_bytes().to_vec());
-            writer.add_entry(Entry { kind, ..Entry::data(name) }).unwrap();
+            writer.add_entry(Entry::new(name, kind)).unwrap();
         }
-        let file = Entry { kind: Kind::File, ..Entry::data(name) };
-        writer.add(file, &mut b"evil".as_slice()).unwrap();
+        writer.add(Entry::new(name, Kind::File), &mut b"evil".as_slice()).unwrap();
         fs::write(place.path("evil.fiche"), writer.finish().unwrap()).unwrap();
     };
     fs::create_dir(place.path("outside")).unwrap();
@@ -533,6 +532,171 @@ fn a_full_disk_leaves_nothing_and_says_so() {
     assert!(before == after, "the archive changed");
     assert_eq!(unpacked.status.code(), Some(5));
     assert_eq!(names, 1, "a file that is not whole stayed");
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_packed_is_an_error() {
+    let place = Place::new();
+    let path = place.path("big");
+    fs::write(&path, text(60_000_000, 1)).unwrap();
+    let mut child = place
+        .command(&["pack", "big", "-o", "o.fiche", "-m", "lzma", "-T", "1"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Its output is there when it has begun.
+    while place.files().len() < 2 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(1000).unwrap();
+    let output = child.wait_with_output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(5));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("big: changed while it was being packed"), "{error}");
+    assert_eq!(place.files(), ["big"]);
+}
+
+#[test]
+fn keep_going_goes_on_after_what_the_system_refuses() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("d/b")).unwrap();
+    for name in ["d/a", "d/b/inside", "d/c"] {
+        fs::write(place.path(name), name).unwrap();
+    }
+    place.ok(&["pack", "d", "-o", "d.fiche"]);
+    fs::create_dir_all(place.path("back/d")).unwrap();
+    fs::write(place.path("back/d/b"), "a file where a folder belongs").unwrap();
+    place.fails(5, &["unpack", "d.fiche", "-o", "back"]);
+    let error = place.fails(5, &["unpack", "d.fiche", "-o", "back", "--keep-going", "--force"]);
+    assert!(error.contains("d/b/inside"), "{error}");
+    assert_eq!(fs::read(place.path("back/d/c")).unwrap(), b"d/c");
+    assert_eq!(fs::read(place.path("back/d/b")).unwrap(), b"a file where a folder belongs");
+}
+
+#[test]
+fn content_without_a_record_is_not_passed_over_in_silence() {
+    let place = Place::new();
+    let stream = place.pipe(&["pack", "-", "-o", "s.fiche"], b"precious");
+    assert!(stream.status.success());
+    fs::write(place.path("a"), "a").unwrap();
+    place.ok(&["append", "s.fiche", "a"]);
+    let error = place.fails(5, &["unpack", "s.fiche", "-o", "back"]);
+    assert!(error.contains("8 bytes of content belong to no file"), "{error}");
+    assert_eq!(fs::read(place.path("back/a")).unwrap(), b"a");
+    assert_eq!(place.ok(&["cat", "s.fiche", "-r", "0+8"]), b"precious");
+}
+
+#[test]
+fn verify_looks_at_all_files_whatever_the_first_is() {
+    let place = Place::new();
+    fs::write(place.path("a"), text(50_000, 1)).unwrap();
+    place.ok(&["pack", "a", "-o", "good.fiche"]);
+    let mut bytes = fs::read(place.path("good.fiche")).unwrap();
+    bytes[1000] ^= 1;
+    fs::write(place.path("bad.fiche"), bytes).unwrap();
+    let error = place.fails(3, &["verify", "missing.fiche", "bad.fiche", "good.fiche"]);
+    assert!(
+        error.contains("missing.fiche: No such") && error.contains("bad.fiche: damaged"),
+        "{error}"
+    );
+    let error = place.fails(5, &["verify", "good.fiche", "missing.fiche"]);
+    assert!(error.contains("missing.fiche"), "{error}");
+}
+
+#[test]
+fn output_that_nobody_takes_is_no_crash() {
+    let place = Place::new();
+    fs::write(place.path("a"), "a").unwrap();
+    place.ok(&["pack", "a", "-o", "a.fiche"]);
+    for args in [&["verify", "a.fiche"][..], &["ls", "a.fiche"], &["info", "a.fiche"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let status = place.command(args).stdout(full).stderr(Stdio::null()).status().unwrap();
+        assert_eq!(status.code(), Some(5), "{args:?}");
+    }
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let status = place.command(&["pack", "a", "-o", "b.fiche"]).stderr(full).status().unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn messages_do_not_move_the_terminal() {
+    let place = Place::new();
+    let name = "a\x1b[2Jb";
+    fs::write(place.path(name), "a").unwrap();
+    place.ok(&["pack", name, "-o", "a.fiche"]);
+    for error in [
+        place.fails(5, &["unpack", "a.fiche"]),
+        place.fails(2, &["ls", "a.fiche", name, "x\x1b[2J"]),
+    ] {
+        assert!(!error.contains('\x1b'), "{error:?}");
+    }
+}
+
+#[test]
+fn a_signal_ends_what_only_writes() {
+    let place = Place::new();
+    let packed = place.pipe(&["pack", "-", "-o", "s.fiche"], &text(30_000_000, 1));
+    assert!(packed.status.success());
+    // Nobody reads what it writes: it waits.
+    let mut child = place.command(&["cat", "s.fiche"]).stdout(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn a_replaced_archive_keeps_its_permissions_and_a_link_its_place() {
+    let place = Place::new();
+    fs::write(place.path("a"), "a").unwrap();
+    place.ok(&["pack", "a", "-o", "real.fiche"]);
+    fs::set_permissions(place.path("real.fiche"), fs::Permissions::from_mode(0o600)).unwrap();
+    symlink("real.fiche", place.path("link.fiche")).unwrap();
+    place.ok(&["pack", "a", "-o", "link.fiche", "--force"]);
+    assert!(place.path("link.fiche").is_symlink());
+    assert_eq!(fs::metadata(place.path("real.fiche")).unwrap().mode() & 0o777, 0o600);
+    symlink("nowhere/at/all", place.path("dangling")).unwrap();
+    place.fails(5, &["pack", "a", "-o", "dangling"]);
+}
+
+#[test]
+fn another_user_gets_attributes_on_read_only_files_too() {
+    let place = Place::new();
+    fs::create_dir(place.path("d")).unwrap();
+    fs::write(place.path("d/a"), "a").unwrap();
+    let flags = rustix::fs::XattrFlags::empty();
+    if rustix::fs::setxattr(place.path("d/a"), "user.origin", b"x", flags).is_err() {
+        println!("SKIP: extended attributes here");
+        return;
+    }
+    fs::set_permissions(place.path("d/a"), fs::Permissions::from_mode(0o444)).unwrap();
+    place.ok(&["pack", "d", "-o", "d.fiche"]);
+    fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    // As nobody, where root may become that.
+    let fiche = env!("CARGO_BIN_EXE_fiche");
+    let copy = place.path("fiche-copy");
+    fs::copy(fiche, &copy).unwrap();
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    let run = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&copy)
+        .args(["unpack", "d.fiche", "-o", "back"])
+        .current_dir(place.0.path())
+        .output();
+    let Ok(output) = run else {
+        println!("SKIP: setpriv");
+        return;
+    };
+    let error = String::from_utf8_lossy(&output.stderr);
+    if error.contains("setpriv:") {
+        println!("SKIP: setpriv may not change the user here");
+        return;
+    }
+    assert!(output.status.success(), "{error}");
+    assert_eq!(xattr(&place.path("back/d/a")).as_deref(), Some(&b"x"[..]));
+    assert_eq!(fs::metadata(place.path("back/d/a")).unwrap().mode() & 0o777, 0o444);
 }
 
 #[test]

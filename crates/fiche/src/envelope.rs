@@ -24,7 +24,8 @@
 //! A reader looks for the trailer at the end of the file. Only when there is no
 //! whole trailer and footer, and the guard is set and its checksum right, does it
 //! read the file as if it ended at the guard: an append was cut off, and the file
-//! is what it was before. Whole means that the checksums are right and that what
+//! is what it was before. Where the file ends with the trailer's magic, the append was
+//! not cut off, and what is damaged is an error. Whole means that the checksums are right and that what
 //! they cover makes sense. A guard that is neither 0 nor checked is as good as none.
 //!
 //! # Section
@@ -388,6 +389,15 @@ fn parse_header(bytes: &[u8], container: Container) -> (Result<()>, Vec<u8>) {
     let valid = parse();
     let rest = bytes.get(GUARD_POS as usize..).unwrap_or_default().to_vec();
     (valid, rest)
+}
+
+/// True when the last bytes are those of a trailer, whatever is before them.
+pub(crate) fn ends_with_trailer(source: &dyn ReadAt) -> Result<bool> {
+    let mut last = [0; END_MAGIC.len()];
+    match source.len().checked_sub(last.len() as u64) {
+        None => Ok(false),
+        Some(pos) => source.read_at(pos, &mut last).map(|()| last == END_MAGIC),
+    }
 }
 
 /// Where the footer of a file that ends at `end` lies, by its trailer.

@@ -169,7 +169,7 @@ impl Error {
 
 /// An error of the operating system and the path it concerns.
 #[derive(Debug)]
-struct PathError {
+pub(crate) struct PathError {
     path: std::path::PathBuf,
     error: io::Error,
 }

@@ -104,9 +104,9 @@ fn records_plain_sparse_and_linked() {
         data.extend_from_slice(part);
         holes[range].copy_from_slice(part);
     }
-    let sparse = Entry { kind: Kind::File, extents: Some(extents), ..Entry::data("sparse") };
+    let sparse = Entry::new("sparse", Kind::File).extents(extents);
     writer.add(sparse, &mut data.as_slice()).unwrap();
-    let link = Entry { kind: Kind::Hardlink(plain), ..Entry::data("linked") };
+    let link = Entry::new("linked", Kind::Hardlink(plain));
     writer.add_entry(link).unwrap();
     let reader = Reader::open(Arc::new(writer.finish().unwrap())).unwrap();
     conformance(&reader.record("plain").unwrap(), &bytes, 10);

@@ -43,36 +43,43 @@ fn three(options: Options) -> Vec<u8> {
     })
 }
 
-fn meta(mode: u32, seconds: i64, attributes: &[(&str, &str)]) -> Option<Meta> {
-    let attributes = attributes.iter().map(|(n, v)| (n.as_bytes().into(), v.as_bytes().into()));
-    let (user, group) = (1000, 4_000_000_000);
-    Some(Meta { mode, modified: (seconds, 123), user, group, attributes: attributes.collect() })
+fn meta(mode: u32, seconds: i64, attributes: &[(&str, &str)]) -> Meta {
+    let mut meta = Meta::default();
+    (meta.mode, meta.modified) = (mode, (seconds, 123));
+    (meta.user, meta.group) = (1000, 4_000_000_000);
+    meta.attributes =
+        attributes.iter().map(|(n, v)| (n.as_bytes().into(), v.as_bytes().into())).collect();
+    meta
 }
 
 /// Every kind of record, with metadata and without.
 fn tree() -> Vec<u8> {
     pack(small(), |writer| {
-        let entry = |name: &[u8], kind, meta| Entry { kind, meta, ..Entry::data(name) };
         let mut random = Random(3);
-        writer.add_entry(entry(b"a", Kind::Directory, meta(0o755, 1_600_000_000, &[]))).unwrap();
+        let time = 1_600_000_000;
+        let folder = Entry::new("a", Kind::Directory).meta(meta(0o755, time, &[]));
+        writer.add_entry(folder).unwrap();
         let attributes = [("user.empty", ""), ("user.mime", "text/plain")];
-        let file = entry(b"a/file", Kind::File, meta(0o4755, 1_600_000_001, &attributes));
+        let file = Entry::new("a/file", Kind::File).meta(meta(0o4755, time + 1, &attributes));
         let file = writer.add(file, &mut random.text(6_000).as_slice()).unwrap();
-        let equal = Entry { range: 0..6_000, ..entry(b"a/file-again", Kind::File, None) };
-        writer.add_entry(equal).unwrap();
-        writer.add_entry(entry(b"a/hard", Kind::Hardlink(file), meta(0o4755, 0, &[]))).unwrap();
-        let link = Kind::Symlink(b"../nowhere".to_vec());
-        writer.add_entry(entry(b"a/link", link, meta(0o777, -5, &[]))).unwrap();
-        writer.add_entry(entry(b"a/pipe", Kind::Fifo, meta(0o600, i64::MIN, &[]))).unwrap();
-        writer.add_entry(entry(b"dev-null", Kind::CharDevice(1, 3), meta(0o666, 9, &[]))).unwrap();
-        writer.add_entry(entry(b"dev-sda", Kind::BlockDevice(8, 0), meta(0o660, 9, &[]))).unwrap();
-        let odd = entry(b"line\nbreak \xFF\xFE", Kind::File, None);
+        writer.add_entry(Entry::new("a/file-again", Kind::File).range(0..6_000)).unwrap();
+        let link = Entry::new("a/hard", Kind::Hardlink(file)).meta(meta(0o4755, 0, &[]));
+        writer.add_entry(link).unwrap();
+        let link = Entry::new("a/link", Kind::Symlink(b"../nowhere".to_vec()));
+        writer.add_entry(link.meta(meta(0o777, -5, &[]))).unwrap();
+        let pipe = Entry::new("a/pipe", Kind::Fifo).meta(meta(0o600, i64::MIN, &[]));
+        writer.add_entry(pipe).unwrap();
+        let device = Entry::new("dev-null", Kind::CharDevice(1, 3)).meta(meta(0o666, 9, &[]));
+        writer.add_entry(device).unwrap();
+        let device = Entry::new("dev-sda", Kind::BlockDevice(8, 0)).meta(meta(0o660, 9, &[]));
+        writer.add_entry(device).unwrap();
+        let odd = Entry::new(b"line\nbreak \xFF\xFE".as_slice(), Kind::File);
         writer.add(odd, &mut b"odd".as_slice()).unwrap();
         let extents = Extents { len: 1 << 40, data: vec![5_000..8_000, 1 << 30..(1 << 30) + 10] };
-        let sparse = Entry { extents: Some(extents), ..entry(b"sparse", Kind::File, None) };
+        let sparse = Entry::new("sparse", Kind::File).extents(extents);
         writer.add(sparse, &mut random.text(3_010).as_slice()).unwrap();
         let hole = Extents { len: 1 << 20, data: Vec::new() };
-        let sparse = Entry { extents: Some(hole), ..entry(b"sparse-hole", Kind::File, None) };
+        let sparse = Entry::new("sparse-hole", Kind::File).extents(hole);
         writer.add(sparse, &mut [].as_slice()).unwrap();
     })
 }

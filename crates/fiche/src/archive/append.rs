@@ -14,6 +14,19 @@ use crate::error::{Error, Result};
 use crate::io::{FileSource, ReadAt};
 use crate::wire::crc32c;
 
+/// The end of an archive that is being added to.
+pub struct Appending(BufWriter<File>);
+
+impl Write for Appending {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
 /// Adds content and records to the archive at `path`: whatever `add` writes. The
 /// blocks that are there stay as they are; new ones may have other options.
 ///
@@ -29,7 +42,7 @@ use crate::wire::crc32c;
 pub fn append(
     path: &Path,
     options: &Options,
-    add: impl FnOnce(&mut Writer<BufWriter<File>>) -> Result<()>,
+    add: impl FnOnce(&mut Writer<Appending>) -> Result<()>,
 ) -> Result<()> {
     let at = |error: std::io::Error| Error::io_at(path, error);
     let mut file = FileOptions::new().read(true).write(true).open(path).map_err(at)?;
@@ -52,7 +65,7 @@ pub fn append(
         let at = SectionRef { pos: footer_pos, len: end - footer_pos };
         footer.superseded.push(Superseded { at, checksum: crc32c(&old) });
         file.seek(SeekFrom::Start(end))?;
-        let out = BufWriter::with_capacity(1 << 20, file.try_clone()?);
+        let out = Appending(BufWriter::with_capacity(1 << 20, file.try_clone()?));
         let mut writer = Writer::resume(Sink::new(out, end, footer), options)?;
         writer.stand_on(reader.clone());
         add(&mut writer)?;
@@ -60,7 +73,7 @@ pub fn append(
         // the device before it, or a crash could keep the one without the other.
         writer.finish_with(|out| {
             out.flush()?;
-            Ok(out.get_ref().sync_all()?)
+            Ok(out.0.get_ref().sync_all()?)
         })?;
         Ok(file.sync_all()?)
     })();

@@ -21,6 +21,9 @@ const PIECE: usize = 256 << 10;
 /// to find out whether it equals another one.
 const HEAD: usize = 64 << 10;
 
+/// Most pieces of data of a sparse file.
+const MAX_PIECES: usize = 1 << 16;
+
 /// Files and folders to be packed, each under its own name: `a/b` as `b` and all
 /// that is below it as `b/...`; what `.` or `/` holds, without a prefix.
 ///
@@ -387,9 +390,23 @@ impl Run {
         let flags = if stat.is_file() { rustix::fs::OFlags::NONBLOCK.bits() as i32 } else { 0 };
         let mut file = File::options().read(true).custom_flags(flags).open(path).map_err(at)?;
         let now = file.metadata().map_err(at)?;
+        let same = |a: &Metadata, b: &Metadata| {
+            let of = |m: &Metadata| (m.len(), m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec());
+            of(a) == of(b)
+        };
         if (now.dev(), now.ino()) != (stat.device, stat.inode) {
             return Err(changed());
         }
+        if let Some(meta) = &mut entry.meta {
+            // What is kept is what holds while it is read.
+            meta.modified = (now.mtime(), now.mtime_nsec() as u32);
+            meta.mode = now.mode() & 0o7777;
+        }
+        let check = |file: &File| match file.metadata() {
+            Ok(end) if stat.is_file() && !same(&now, &end) => Err(changed()),
+            Ok(_) => Ok(()),
+            Err(error) => Err(at(error)),
+        };
         if stat.is_file() && stat.blocks * 512 < stat.len {
             entry.extents = extents(&file, now.len()).map_err(at)?;
         }
@@ -398,6 +415,7 @@ impl Run {
         if let Some(head) = head
             && let Some(seen) = self.equal(&mut file, stat.len, head).map_err(at)?
         {
+            check(&file)?;
             entry.range = seen.0;
             entry.extents = seen.1;
             self.packed.equal_files += 1;
@@ -452,9 +470,13 @@ impl Run {
                 progress(extents.len - end)?;
             }
         }
+        check(&file)?;
         writer.end()?;
         let range = start..writer.offset();
         let len = extents.as_ref().map_or(range.end - range.start, |extents| extents.len);
+        if stat.is_file() && len != now.len() {
+            return Err(changed());
+        }
         self.packed.bytes += len;
         if let (Some(hasher), Some(head)) = (hasher, head)
             && len == stat.len
@@ -530,8 +552,26 @@ fn extents(file: &File, len: u64) -> std::io::Result<Option<Extents>> {
         at = end.max(at + 1);
     }
     rustix::fs::seek(file, Seek::Start(0))?;
+    join_small_holes(&mut data);
     let whole = matches!(data.as_slice(), [only] if *only == (0..len));
     Ok((!whole).then_some(Extents { len, data }))
+}
+
+/// Makes data of the smallest holes of a file that has very many: each piece takes
+/// memory and a place in the index.
+fn join_small_holes(data: &mut Vec<std::ops::Range<u64>>) {
+    let mut smallest = 4096;
+    while data.len() > MAX_PIECES {
+        smallest *= 2;
+        let mut joined: Vec<std::ops::Range<u64>> = Vec::new();
+        for piece in data.drain(..) {
+            match joined.last_mut().filter(|last| piece.start - last.end < smallest) {
+                Some(last) => last.end = piece.end,
+                None => joined.push(piece),
+            }
+        }
+        *data = joined;
+    }
 }
 
 /// The extended attributes of a file, sorted; none where there can be none.

@@ -40,7 +40,7 @@ mod stream;
 mod verify;
 mod writer;
 
-pub use append::append;
+pub use append::{Appending, append};
 
 pub use folder::{Folder, Packed};
 pub use merge::merge;

@@ -122,7 +122,15 @@ fn times(meta: &Meta) -> Timestamps {
 /// is that one thing, not the file: it is passed over.
 fn granted(result: rustix::io::Result<()>) -> rustix::io::Result<()> {
     match result {
-        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::INVAL) => Ok(()),
+        Err(
+            Errno::PERM
+            | Errno::ACCESS
+            | Errno::OPNOTSUPP
+            | Errno::INVAL
+            | Errno::NOSPC
+            | Errno::RANGE
+            | Errno::TOOBIG,
+        ) => Ok(()),
         other => other,
     }
 }
@@ -132,25 +140,23 @@ fn owner(meta: &Meta) -> (Option<rustix::fs::Uid>, Option<rustix::fs::Gid>) {
     (of(meta.user).map(rustix::fs::Uid::from_raw), of(meta.group).map(rustix::fs::Gid::from_raw))
 }
 
-/// Owner first, for changing it clears the set-user-id bits; time last.
+/// Owner first, for changing it clears the set-user-id bits; attributes before the
+/// permissions that may forbid to set them; time last.
 pub(super) fn set_meta(fd: BorrowedFd<'_>, meta: &Meta, as_root: bool) -> rustix::io::Result<()> {
     let mut mode = meta.mode;
     if as_root {
         let (user, group) = owner(meta);
-        rustix::fs::fchown(fd, user, group)?;
+        // In a user namespace root may not give a file to just anyone.
+        granted(rustix::fs::fchown(fd, user, group))?;
     } else {
         // A program that runs as its owner must not become one that runs as another.
         mode &= 0o1777;
     }
-    rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))?;
     for (name, value) in &meta.attributes {
-        granted(rustix::fs::fsetxattr(
-            fd,
-            OsStr::from_bytes(name),
-            value,
-            rustix::fs::XattrFlags::empty(),
-        ))?;
+        let flags = rustix::fs::XattrFlags::empty();
+        granted(rustix::fs::fsetxattr(fd, OsStr::from_bytes(name), value, flags))?;
     }
+    rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))?;
     rustix::fs::futimens(fd, &times(meta))
 }
 
@@ -164,7 +170,7 @@ pub(super) fn set_meta_of_link(
     let Some(meta) = &entry.meta else { return Ok(()) };
     if as_root {
         let (user, group) = owner(meta);
-        rustix::fs::chownat(dir, name, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
+        granted(rustix::fs::chownat(dir, name, user, group, AtFlags::SYMLINK_NOFOLLOW))?;
     }
     if !matches!(entry.kind, Kind::Symlink(_)) {
         let mode = if as_root { meta.mode } else { meta.mode & 0o1777 };

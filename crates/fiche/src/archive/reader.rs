@@ -48,11 +48,14 @@ impl OpenOptions {
     pub fn open(&self, source: Arc<dyn ReadAt>) -> Result<Reader> {
         let header = envelope::read_header(&source, Container::Archive)?;
         let whole = read_footer(&source, source.len());
-        // A guard that is set tells of an append that was cut off (or goes on):
-        // then the archive is what it was before.
+        // A guard that is set tells of an append that was cut off (or goes on): then the
+        // archive is what it was before. With a trailer at its end the append was not
+        // cut off: what is damaged then must not be taken for what never was.
         let (end, section, footer) = match (whole, header.guard) {
             (Ok((section, footer)), _) => (source.len(), section, footer),
-            (Err(_), Some(guard)) if guard < source.len() => {
+            (Err(_), Some(guard))
+                if guard < source.len() && !envelope::ends_with_trailer(&source)? =>
+            {
                 let (section, footer) = read_footer(&source, guard)?;
                 (guard, section, footer)
             }

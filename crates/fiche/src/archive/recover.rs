@@ -88,7 +88,8 @@ impl Reader {
     /// the ranges that are lost, neighbours joined.
     ///
     /// # Errors
-    /// Only [`Error::Io`] and [`Error::OutOfBounds`].
+    /// Only [`Error::OutOfBounds`], and [`Error::Io`] other than a device's own (EIO),
+    /// which counts as damage.
     pub fn read_what_is_left(&self, offset: u64, buf: &mut [u8]) -> Result<Vec<Range<u64>>> {
         let range = within(offset, buf.len(), self.len())?;
         let mut lost: Vec<Range<u64>> = Vec::new();
@@ -108,7 +109,11 @@ impl Reader {
             };
             match error {
                 None => {}
-                Some(Error::Corrupt { .. } | Error::Unsupported { .. }) => {
+                // A device that cannot read a sector says so in this way.
+                Some(Error::Io(error)) if error.raw_os_error() != Some(EIO) => {
+                    return Err(error.into());
+                }
+                Some(Error::Corrupt { .. } | Error::Unsupported { .. } | Error::Io(_)) => {
                     part.fill(0);
                     match lost.last_mut().filter(|last| last.end == offset) {
                         Some(last) => last.end = upto,
@@ -154,6 +159,27 @@ struct Found {
     begun: Vec<(u64, u64, SectionRef)>,
 }
 
+/// The device's own error: a sector cannot be read.
+const EIO: i32 = 5;
+
+/// Reads what can be read at `pos`; sectors that cannot are zeros.
+fn read_sectors(source: &dyn ReadAt, pos: u64, buf: &mut [u8]) -> Result<()> {
+    const SECTOR: usize = 4096;
+    match source.read_at(pos, buf) {
+        Err(Error::Io(error)) if error.raw_os_error() == Some(EIO) && buf.len() > SECTOR => {
+            let parts = buf.chunks_mut(SECTOR).enumerate();
+            parts
+                .into_iter()
+                .try_for_each(|(i, part)| read_sectors(source, pos + (i * SECTOR) as u64, part))
+        }
+        Err(Error::Io(error)) if error.raw_os_error() == Some(EIO) => {
+            buf.fill(0);
+            Ok(())
+        }
+        other => other,
+    }
+}
+
 /// Finds every section that is whole, anywhere in the file.
 fn search(source: &Arc<dyn ReadAt>) -> Result<Found> {
     const STEP: usize = 1 << 20;
@@ -167,28 +193,32 @@ fn search(source: &Arc<dyn ReadAt>) -> Result<Found> {
     while pos < len {
         let step = (len - pos).min(STEP as u64) as usize;
         window.resize(step, 0);
-        source.read_at(pos, &mut window)?;
+        read_sectors(source, pos, &mut window)?;
         let mut next = pos + step as u64;
         if next < len {
             // A marker may lie across the border.
             next -= MARKER.len() as u64 - 1;
         }
-        if let Some(hit) = finder.find(&window) {
+        // Sections that were found already end here.
+        let mut behind = pos;
+        for hit in finder.find_iter(&window) {
             let at = pos + hit as u64;
-            next = at + 1;
-            let section = Section::load_unknown(source, at, len.min(at.saturating_add(patience)));
-            match section {
+            if at < behind {
+                continue;
+            }
+            let tried = Section::claimed_len(source, at, len).unwrap_or(0);
+            if tried == 0 || tried > patience {
+                continue;
+            }
+            match Section::load_unknown(source, at, len) {
                 Ok(section) => {
-                    next = section.at.end();
+                    behind = section.at.end();
                     found.keep(&section);
                 }
-                Err(_) => {
-                    let tried = Section::claimed_len(source, at, len).unwrap_or(0);
-                    patience = patience.saturating_sub(tried);
-                }
+                Err(_) => patience -= tried,
             }
         }
-        pos = next;
+        pos = next.max(behind);
     }
     Ok(found)
 }

@@ -18,6 +18,7 @@ use crate::archive::place::{
 use crate::archive::reader::Reader;
 use crate::archive::stream::{Piece, Stream};
 use crate::error::{Error, Place, Result};
+use crate::io::ReadAt;
 use crate::records::{Entry, Kind, Meta};
 
 /// What comes before the name of a file that is not whole yet.
@@ -39,8 +40,7 @@ const DAMAGED: &str = ".damaged";
 /// # let target = dir.path().join("here");
 ///
 /// let mut writer = Writer::new(Vec::new(), Options::default())?;
-/// let file = Entry { kind: Kind::File, ..Entry::data("letters/a.txt") };
-/// writer.add(file, &mut "dear a".as_bytes())?;
+/// writer.add(Entry::new("letters/a.txt", Kind::File), &mut "dear a".as_bytes())?;
 /// let reader = Reader::open(Arc::new(writer.finish()?))?;
 /// Restore::new(&target).run(&reader, &mut |_bytes| Ok(()))?;
 /// assert_eq!(std::fs::read(target.join("letters/a.txt"))?, b"dear a");
@@ -63,8 +63,10 @@ pub struct Restored {
     pub records: u64,
     /// Bytes of content written.
     pub bytes: u64,
-    /// What could not be restored, or only in part: the record's name as far as it
-    /// is known, what happened, and the ranges of the file that are lost.
+    /// Bytes of content that belong to no record, and so to no file: those of a
+    /// stream that was packed or appended. Counted when everything is restored.
+    pub without_record: u64,
+    /// What could not be restored, or only in part.
     pub failed: Vec<Failure>,
 }
 
@@ -72,8 +74,10 @@ pub struct Restored {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Failure {
-    /// Its name as text, or its number when the name is lost.
-    pub name: String,
+    /// Its number; `u64::MAX` for a page of records whose names are lost.
+    pub number: u64,
+    /// Its name; empty when it has none, or when it is lost.
+    pub name: Vec<u8>,
     /// What happened.
     pub error: Error,
     /// For a damaged file what its `.damaged` twin lacks: ranges of its content,
@@ -162,8 +166,8 @@ impl Restore {
             let (number, entry) = match item {
                 Ok(item) => item,
                 Err(error) if self.keep_going => {
-                    let name = "records whose names are lost".to_owned();
-                    run.restored.failed.push(Failure { name, error, lost: Vec::new() });
+                    let (number, name) = (u64::MAX, Vec::new());
+                    run.restored.failed.push(Failure { number, name, error, lost: Vec::new() });
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -173,15 +177,23 @@ impl Restore {
             }
             match run.restore(number, &entry, progress) {
                 Ok(()) => run.restored.records += 1,
+                Err(Stop::Other(error)) if self.keep_going && concerns_one_file(&error) => {
+                    run.failed.insert(number);
+                    let (name, lost) = (entry.name, Vec::new());
+                    run.restored.failed.push(Failure { number, name, error, lost });
+                }
                 Err(Stop::Damaged(error, lost)) if self.keep_going => {
                     run.failed.insert(number);
-                    let name = name_of(number, &entry);
-                    run.restored.failed.push(Failure { name, error, lost });
+                    let name = entry.name;
+                    run.restored.failed.push(Failure { number, name, error, lost });
                 }
                 Err(Stop::Damaged(error, _) | Stop::Other(error)) => return Err(error),
             }
         }
         run.finish_folders()?;
+        if self.paths.is_empty() {
+            run.restored.without_record = without_record(reader);
+        }
         Ok(run.restored)
     }
 
@@ -205,10 +217,35 @@ impl Restore {
     }
 }
 
-fn name_of(number: u64, entry: &Entry) -> String {
-    match entry.name.is_empty() {
-        true => format!("#{number}"),
-        false => entry.display_name().into_owned(),
+/// Bytes of content that no record has.
+fn without_record(reader: &Reader) -> u64 {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for (_, entry) in reader.entries(0).flatten() {
+        match ranges.last_mut().filter(|last| last.end == entry.range.start) {
+            Some(last) => last.end = entry.range.end,
+            None if entry.range.is_empty() => {}
+            None => ranges.push(entry.range),
+        }
+    }
+    ranges.sort_by_key(|range| range.start);
+    let (mut end, mut missing) = (0, 0);
+    for range in ranges {
+        missing += range.start.saturating_sub(end);
+        end = end.max(range.end);
+    }
+    missing + reader.len().saturating_sub(end)
+}
+
+/// False for what would fail for every other file as well.
+fn concerns_one_file(error: &Error) -> bool {
+    use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    match error {
+        Error::Io(error) => {
+            let own = error.get_ref().is_none_or(|inner| !inner.is::<crate::error::PathError>());
+            !own && !matches!(error.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem)
+        }
+        Error::Invalid { .. } => true,
+        _ => false,
     }
 }
 
@@ -233,7 +270,7 @@ struct Run<'a> {
     feed: Feed,
     place: Places,
     /// Folders, whose permissions and times are set when all is in them.
-    folders: Vec<(Vec<u8>, Meta)>,
+    folders: Vec<(u64, Vec<u8>, Meta)>,
     /// Where the content of a hard link's file went, when the file itself was not asked for.
     copies: HashMap<u64, Vec<u8>>,
     failed: HashSet<u64>,
@@ -265,7 +302,7 @@ impl Run<'_> {
             Kind::Directory => {
                 self.place.make_folder(&entry.name)?;
                 if let Some(meta) = &entry.meta {
-                    self.folders.push((entry.name.clone(), meta.clone()));
+                    self.folders.push((number, entry.name.clone(), meta.clone()));
                 }
                 Ok(())
             }
@@ -419,11 +456,18 @@ impl Run<'_> {
     /// Permissions and times of folders, the deepest first, now that all is in them.
     fn finish_folders(&mut self) -> Result<()> {
         let mut folders = std::mem::take(&mut self.folders);
-        folders.sort_by(|a, b| b.0.cmp(&a.0));
-        for (name, meta) in folders {
+        folders.sort_by(|a, b| b.1.cmp(&a.1));
+        for (number, name, meta) in folders {
             let path = self.place.path(&name);
-            let folder = self.place.open_folder(&name, false)?;
-            set_meta(folder.as_fd(), &meta, self.as_root).map_err(|e| Error::io_at(&path, e))?;
+            let finished = self.place.open_folder(&name, false).and_then(|folder| {
+                set_meta(folder.as_fd(), &meta, self.as_root).map_err(|e| Error::io_at(&path, e))
+            });
+            match finished {
+                Err(error) if self.restore.keep_going => {
+                    self.restored.failed.push(Failure { number, name, error, lost: Vec::new() });
+                }
+                other => other?,
+            }
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ pub struct Report {
     /// Everything that is damaged, in no particular order. Empty: all is well.
     pub damage: Vec<Damage>,
     /// The records that lost content, by number and name; hard links to them too.
-    pub records: Vec<(u64, String)>,
+    pub records: Vec<(u64, Vec<u8>)>,
     /// Blocks that were decoded and found right.
     pub blocks: u64,
     /// Bytes of content that were decoded and found right.
@@ -291,7 +291,7 @@ impl Reader {
                 matches!(entry.kind, crate::records::Kind::Hardlink(to) if numbers.contains(&to));
             if linked || hit(&entry.range) {
                 numbers.insert(number);
-                report.records.push((number, entry.display_name().into_owned()));
+                report.records.push((number, entry.name));
             }
         }
     }

@@ -363,12 +363,9 @@ impl<W: Write> Writer<W> {
         let none = Error::invalid("no record is open");
         let (mut entry, number) = self.open.take().ok_or(none)?;
         entry.range.end = self.cutter.len;
-        if let Some(extents) = &entry.extents {
-            let sum: u64 = extents.data.iter().map(|piece| piece.end - piece.start).sum();
-            if sum != entry.range.end - entry.range.start {
-                self.poisoned = true;
-                return Err(Error::invalid("content and pieces of a sparse file differ"));
-            }
+        if !entry.pieces_fit() {
+            self.poisoned = true;
+            return Err(Error::invalid("content and pieces of a sparse file differ"));
         }
         let expected = entry.range.start;
         self.push_entry(entry, number, expected)?;
@@ -405,6 +402,9 @@ impl<W: Write> Writer<W> {
         }
         if entry.range.start > entry.range.end || entry.range.end > self.cutter.len {
             return Err(Error::invalid("a record's content was never written"));
+        }
+        if !entry.pieces_fit() {
+            return Err(Error::invalid("content and pieces of a sparse file differ"));
         }
         if matches!(entry.kind, crate::records::Kind::Hardlink(to) if to >= self.next_record) {
             return Err(Error::invalid("a hard link leads to no record before it"));

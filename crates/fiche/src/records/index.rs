@@ -17,15 +17,39 @@ enum Parsed {
     Names(Vec<(Vec<u8>, u64)>),
 }
 
+impl Parsed {
+    /// About how many bytes it takes in memory.
+    fn weight(&self) -> u64 {
+        let name = |name: &[u8]| name.len() as u64 + 32;
+        match self {
+            Parsed::Node(children) => children.iter().map(|c| name(&c.name) + 40).sum(),
+            Parsed::Names(names) => names.iter().map(|(n, _)| name(n)).sum(),
+            Parsed::Page(entries) => entries.iter().map(Entry::weight).sum(),
+        }
+    }
+}
+
+/// A section as the cache keeps it.
+type Shared = Arc<(Loaded, Parsed)>;
+
+/// What a section was loaded as: where, and what was expected of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Loaded {
+    at: SectionRef,
+    kind: SectionKind,
+    level: u8,
+    first: u64,
+}
+
 /// Finds records by number and name; loads what a lookup touches and no more.
 pub(crate) struct Index {
     source: Arc<dyn ReadAt>,
     trees: Vec<RecordTree>,
-    cache: Cache<Parsed>,
+    cache: Cache<(Loaded, Parsed)>,
 }
 
-/// Sections of the index kept in memory, in bytes as stored.
-const INDEX_CACHE: u64 = 4 << 20;
+/// Bytes that parsed sections of the index may take in memory.
+const INDEX_CACHE: u64 = 16 << 20;
 
 impl Index {
     pub fn new(source: Arc<dyn ReadAt>, trees: Vec<RecordTree>) -> Index {
@@ -41,17 +65,15 @@ impl Index {
         self.trees.last().map_or(0, |t| t.tree.first + t.tree.count)
     }
 
-    fn load(
-        &self,
-        at: SectionRef,
-        level: u8,
-        leaf: SectionKind,
-        first: u64,
-    ) -> Result<Arc<Parsed>> {
-        if let Some(parsed) = self.cache.get(at.pos) {
-            return Ok(parsed);
-        }
+    fn load(&self, at: SectionRef, level: u8, leaf: SectionKind, first: u64) -> Result<Shared> {
         let kind = if level > 0 { SectionKind::Node } else { leaf };
+        let asked = Loaded { at, kind, level, first };
+        // What was loaded as something else is loaded again, and found wrong.
+        if let Some(cached) = self.cache.get(at.pos)
+            && cached.0 == asked
+        {
+            return Ok(cached);
+        }
         let mut loaded = Section::load(&self.source, at, kind);
         if loaded.is_err() && kind == SectionKind::RecordPage {
             // In a recovered file a record that had begun stands in for its page.
@@ -62,12 +84,14 @@ impl Index {
         if section.number != first {
             return Err(section.corrupt("record number"));
         }
-        let parsed = Arc::new(match kind {
+        let parsed = match kind {
             SectionKind::Node => Parsed::Node(parse_node(&section, level)?),
             SectionKind::NamePage => Parsed::Names(parse_name_page(&section)?),
             _ => Parsed::Page(parse_page(&section)?),
-        });
-        self.cache.insert(at.pos, parsed.clone(), at.len);
+        };
+        let weight = parsed.weight();
+        let parsed = Arc::new((asked, parsed));
+        self.cache.insert(at.pos, parsed.clone(), weight);
         Ok(parsed)
     }
 
@@ -77,12 +101,12 @@ impl Index {
         tree: &Tree,
         leaf: SectionKind,
         choose: impl Fn(&[Child]) -> usize,
-    ) -> Result<(Arc<Parsed>, Child)> {
+    ) -> Result<(Shared, Child)> {
         let mut here = tree.as_child();
         let mut level = tree.level;
         loop {
             let parsed = self.load(here.at, level, leaf, here.first)?;
-            let count = match &*parsed {
+            let count = match &parsed.1 {
                 Parsed::Node(children) => {
                     let child = &children[choose(children)];
                     let sum: u64 = children.iter().map(|c| c.count).sum();
@@ -104,7 +128,7 @@ impl Index {
     }
 
     /// The page of records that holds this number, and the number of its first one.
-    fn page_of(&self, number: u64) -> Result<Option<(Arc<Parsed>, u64)>> {
+    fn page_of(&self, number: u64) -> Result<Option<(Shared, u64)>> {
         let i = self.trees.partition_point(|t| t.tree.first + t.tree.count <= number);
         let Some(RecordTree { tree, .. }) = self.trees.get(i).filter(|t| t.tree.first <= number)
         else {
@@ -119,7 +143,7 @@ impl Index {
     /// The record of this number, if there is one.
     pub fn get(&self, number: u64) -> Result<Option<Entry>> {
         let Some((page, first)) = self.page_of(number)? else { return Ok(None) };
-        let Parsed::Page(entries) = &*page else { return Ok(None) };
+        let Parsed::Page(entries) = &page.1 else { return Ok(None) };
         Ok(entries.get((number - first) as usize).cloned())
     }
 
@@ -135,7 +159,7 @@ impl Index {
             let (page, here) = self.descend(tree, leaf, |children| {
                 children.partition_point(|c| c.name.as_slice() <= name).saturating_sub(1)
             })?;
-            match &*page {
+            match &page.1 {
                 Parsed::Page(entries) => {
                     let found = match names {
                         Names::Unknown => entries.iter().position(|e| e.name == name),
@@ -190,7 +214,7 @@ impl Index {
         };
         // Each section has the number of its first record in it, and the counts
         // add up: so none is visited twice, whatever a hostile tree points to.
-        let (count, children) = match &*parsed {
+        let (count, children) = match &parsed.1 {
             Parsed::Node(children) => {
                 (children.iter().map(|c| c.count).sum::<u64>(), children.as_slice())
             }
@@ -244,7 +268,7 @@ impl Index {
 pub(crate) struct Entries<'a> {
     index: &'a Index,
     next: u64,
-    page: Option<(Arc<Parsed>, u64)>,
+    page: Option<(Shared, u64)>,
 }
 
 impl Iterator for Entries<'_> {
@@ -254,7 +278,7 @@ impl Iterator for Entries<'_> {
         loop {
             let number = self.next;
             if let Some((page, first)) = &self.page
-                && let Parsed::Page(entries) = &**page
+                && let Parsed::Page(entries) = &page.1
                 && let Some(entry) = entries.get((number - first) as usize)
             {
                 self.next += 1;

@@ -37,7 +37,7 @@
 //! | 2 | kinds | 1 byte: 0 data, 1 file, 2 directory, 3 symbolic link, 4 hard link, 5 named pipe, 6 character device, 7 block device |
 //! | 3 | starts | signed varint: offset of its content, less the largest of the section's offset and the ends of all records before it in the page; a record without content starts and ends where its start says |
 //! | 4 | lengths | varint: length of its content in the archive |
-//! | 5 | extents | varint: how many pieces of data a sparse file has, plus 1; 0 for what is not sparse; for a sparse one then varint: its length with holes; then for each piece varint: length of the hole before it, and varint: length of the piece. The pieces are as long together as its content, and end within its length |
+//! | 5 | extents | varint: how many pieces of data a sparse file has, plus 1; 0 for what is not sparse; for a sparse one then varint: its length with holes; then for each piece varint: length of the hole before it, and varint, at least 1: length of the piece. The pieces are as long together as its content, and end within its length |
 //! | 6 | targets | only for kinds 3 to 7. Symbolic link: varint: length, then the bytes it points to; hard link: varint, at least 1: how many records before it the file is (of kind 0 or 1) that it is another name of; devices: varint: major number, varint: minor number; named pipe: nothing |
 //! | 7 | modes | varint: 1 + the permission bits (up to 7777 octal); 0 for a record without metadata: its values of columns 8 to 12 are 0 (not the differences that are stored) |
 //! | 8 | seconds | signed varint: modification time in seconds since 1970, a signed number of 64 bits, less that of the record before (0 before the first), modulo 2^64 |
@@ -174,8 +174,10 @@ impl Kind {
     }
 }
 
-/// What a file system says of a file beside its content.
+/// What a file system says of a file beside its content. Made by
+/// [`Meta::default`], whose fields are then set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Meta {
     /// Permission bits, with set-user-id, set-group-id and sticky.
     pub mode: u32,
@@ -189,8 +191,10 @@ pub struct Meta {
     pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// A record: what it is called, what it is, and where its content lies.
+/// A record: what it is called, what it is, and where its content lies. Made by
+/// [`Entry::new`] or [`Entry::data`], whose fields may then be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Entry {
     /// Its name, of any bytes but 0; empty when it has none.
     pub name: Vec<u8>,
@@ -215,10 +219,41 @@ pub struct Extents {
 }
 
 impl Entry {
+    /// A record of this name and kind, without metadata and content.
+    #[must_use]
+    pub fn new(name: impl Into<Vec<u8>>, kind: Kind) -> Entry {
+        Entry { name: name.into(), kind, meta: None, range: 0..0, extents: None }
+    }
+
     /// A record of plain bytes.
     #[must_use]
     pub fn data(name: impl Into<Vec<u8>>) -> Entry {
-        Entry { name: name.into(), kind: Kind::Data, meta: None, range: 0..0, extents: None }
+        Entry::new(name, Kind::Data)
+    }
+
+    /// The same with this metadata.
+    #[must_use]
+    pub fn meta(self, meta: Meta) -> Entry {
+        Entry { meta: Some(meta), ..self }
+    }
+
+    /// The same as a sparse file with data in these places.
+    #[must_use]
+    pub fn extents(self, extents: Extents) -> Entry {
+        Entry { extents: Some(extents), ..self }
+    }
+
+    /// The same with content that was written before.
+    #[must_use]
+    pub fn range(self, range: Range<u64>) -> Entry {
+        Entry { range, ..self }
+    }
+
+    /// True when the pieces of a sparse file are as long as its content.
+    pub(crate) fn pieces_fit(&self) -> bool {
+        let len = self.range.end - self.range.start;
+        let sum = |e: &Extents| e.data.iter().map(|piece| piece.end - piece.start).sum::<u64>();
+        self.extents.as_ref().is_none_or(|extents| sum(extents) == len)
     }
 
     /// Length in bytes of what a reader of this record sees, holes included.
@@ -236,6 +271,15 @@ impl Entry {
         self.len() == 0
     }
 
+    /// About how many bytes it takes in memory.
+    pub(crate) fn weight(&self) -> u64 {
+        let target = if let Kind::Symlink(target) = &self.kind { target.len() } else { 0 };
+        let pieces = self.extents.as_ref().map_or(0, |e| e.data.len() * size_of::<Range<u64>>());
+        let attributes = self.meta.iter().flat_map(|m| &m.attributes);
+        let attributes: usize = attributes.map(|(n, v)| n.len() + v.len() + 64).sum();
+        (size_of::<Entry>() + self.name.len() + target + pieces + attributes) as u64
+    }
+
     /// The name as text, for people: bytes that are no UTF-8 are replaced.
     #[must_use]
     pub fn display_name(&self) -> Cow<'_, str> {
@@ -246,6 +290,19 @@ impl Entry {
     pub(crate) fn check(&self) -> Result<()> {
         if self.name.len() > MAX_NAME || self.name.contains(&0) {
             return Err(Error::invalid("a name is at most 65,535 bytes, none of them 0"));
+        }
+        if let Some(extents) = &self.extents {
+            let mut end = 0;
+            let ordered = extents.data.iter().all(|piece| {
+                let after = piece.start >= end && piece.start < piece.end;
+                end = piece.end;
+                after
+            });
+            if !ordered || end > extents.len || extents.len > i64::MAX as u64 {
+                let what =
+                    "the pieces of a sparse file are in order, not empty, and within its length";
+                return Err(Error::invalid(what));
+            }
         }
         let target = if let Kind::Symlink(target) = &self.kind { target.len() } else { 0 };
         let attributes = self.meta.iter().flat_map(|meta| &meta.attributes);

@@ -230,6 +230,9 @@ fn parse_extents(columns: &mut Columns<'_>, content: u64) -> Result<Option<Exten
         let start = end.checked_add(hole).ok_or_else(|| columns.corrupt(5))?;
         end = start.checked_add(piece).ok_or_else(|| columns.corrupt(5))?;
         sum += piece;
+        if piece == 0 {
+            return Err(columns.corrupt(5));
+        }
         data.push(start..end);
     }
     if end > len || len > i64::MAX as u64 || sum != content {
