@@ -539,7 +539,7 @@ fn a_file_that_changes_while_it_is_packed_is_an_error() {
     let place = Place::new();
     let path = place.path("big");
     fs::write(&path, text(60_000_000, 1)).unwrap();
-    let mut child = place
+    let child = place
         .command(&["pack", "big", "-o", "o.fiche", "-m", "lzma", "-T", "1"])
         .stderr(Stdio::piped())
         .spawn()
