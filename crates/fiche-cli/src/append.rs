@@ -48,7 +48,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
     let stream = args.input == [Path::new("-")];
     let folder = match stream {
         true => None,
-        false => Some(pack::folder(&args.input, &args.blocks.exclude, &args.file)?),
+        false => Some(pack::folder(&args.input, &args.blocks, &args.file)?),
     };
     ui::set_left("the archive is what it was");
     if !stream {
@@ -82,5 +82,5 @@ pub fn run(args: Args) -> Result<(), Failed> {
         let (file, records) = (args.file.display(), packed.records);
         say!("{file}: {records} records, {} added as {}", show(bytes), show(grown));
     }
-    Ok(())
+    pack::not_all(&packed)
 }

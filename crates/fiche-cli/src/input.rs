@@ -40,6 +40,10 @@ pub struct Blocks {
     /// Leave out what matches: a name, or with a slash a path in the archive. May be given often
     #[arg(long, value_name = "GLOB")]
     pub exclude: Vec<String>,
+    /// Go on after files that cannot be read or that change while they are read: leave out the
+    /// former, keep what was read of the latter, list both, and exit with 5
+    #[arg(long)]
+    pub keep_going: bool,
     #[command(flatten)]
     pub threads: Threads,
 }

@@ -42,8 +42,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
     let start = Instant::now();
     let options = args.blocks.options(Options::default());
     let stream = args.input == [Path::new("-")];
-    let folder =
-        if stream { None } else { Some(folder(&args.input, &args.blocks.exclude, &args.output)?) };
+    let folder = if stream { None } else { Some(folder(&args.input, &args.blocks, &args.output)?) };
     let output = Output::create(&args.output, args.force)?;
     if output.is_terminal() {
         return Err(Failed::usage("compressed bytes are not for a terminal: name a file with -o"));
@@ -62,15 +61,27 @@ pub fn run(args: Args) -> Result<(), Failed> {
     }
     writer.finish()?.finish()?;
     let stored = std::fs::metadata(&args.output).map_or(0, |meta| meta.len());
-    summary(&args, &packed, len, stored, start)
+    summary(&args, &packed, len, stored, start)?;
+    not_all(&packed)
+}
+
+/// The exit code of what was packed, but not as it should have been.
+pub fn not_all(packed: &Packed) -> Result<(), Failed> {
+    match packed.skipped.is_empty() && packed.changed.is_empty() {
+        true => Ok(()),
+        false => {
+            let error = std::io::Error::other("not all was packed");
+            Err(Failed::said(fiche::Error::Io(error)))
+        }
+    }
 }
 
 /// Looks at all inputs.
-pub fn folder(input: &[PathBuf], exclude: &[String], output: &Path) -> Result<Folder, Failed> {
+pub fn folder(input: &[PathBuf], blocks: &Blocks, output: &Path) -> Result<Folder, Failed> {
     if input.iter().any(|path| path == Path::new("-")) {
         return Err(Failed::usage("standard input is packed alone, without other inputs"));
     }
-    let mut folder = Folder::new(exclude)?;
+    let mut folder = Folder::new(&blocks.exclude)?.keep_going(blocks.keep_going);
     folder.skip(output);
     for path in input {
         folder.add(path)?;
@@ -90,6 +101,12 @@ pub fn write_folder<W: Write>(
     progress.done();
     for path in &packed.sockets {
         say!("{}: a socket, which is not kept", path.display());
+    }
+    for (_, error) in &packed.skipped {
+        say!("left out: {error}");
+    }
+    for path in &packed.changed {
+        say!("{}: changed while it was being packed", path.display());
     }
     Ok(packed)
 }
@@ -132,6 +149,8 @@ fn summary(
         "stored_bytes": stored,
         "equal_files": packed.equal_files,
         "equal_bytes": packed.equal_bytes,
+        "skipped": packed.skipped.iter().map(|(path, _)| path.to_string_lossy()).collect::<Vec<_>>(),
+        "changed": packed.changed.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
         "seconds": seconds,
     });
     if args.output == Path::new("-") {

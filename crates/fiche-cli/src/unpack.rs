@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fiche::archive::{Failure, Reader, Restore};
 use fiche::{Error, Place, ReadAt};
+use serde_json::json;
 
 use crate::input::{self, Threads};
 use crate::output::Output;
@@ -36,6 +37,9 @@ pub struct Args {
     keep_going: bool,
     #[command(flatten)]
     threads: Threads,
+    /// Print what was restored as JSON
+    #[arg(long)]
+    json: bool,
     /// Print nothing but errors
     #[arg(long, short)]
     quiet: bool,
@@ -99,7 +103,23 @@ pub fn run(args: Args) -> Result<(), Failed> {
             say!("{name}: lost: bytes {} to {}", gap.start, gap.end);
         }
     }
-    if !args.quiet {
+    if args.json {
+        let failed = restored.failed.iter().map(|f| {
+            json!({
+                "number": f.number,
+                "name": String::from_utf8_lossy(&f.name),
+                "error": f.error.to_string(),
+                "lost": f.lost.iter().map(|range| [range.start, range.end]).collect::<Vec<_>>(),
+            })
+        });
+        let report = json!({
+            "records": restored.records,
+            "bytes": restored.bytes,
+            "without_record": restored.without_record,
+            "failed": failed.collect::<Vec<_>>(),
+        });
+        ui::print(format!("{report:#}\n").as_bytes())?;
+    } else if !args.quiet {
         let (records, bytes) = (restored.records, show(restored.bytes));
         say!("{}: {records} records, {bytes} to {}", args.file.display(), target.display());
     }

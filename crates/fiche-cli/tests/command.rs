@@ -559,6 +559,40 @@ fn a_file_that_changes_while_it_is_packed_is_an_error() {
 }
 
 #[test]
+fn packing_keeps_going_after_what_cannot_be_read_only_when_asked() {
+    let place = Place::new();
+    fs::create_dir(place.path("d")).unwrap();
+    fs::write(place.path("d/a"), "a").unwrap();
+    // Nobody, root included, can read a file of /proc/self/mem at 0.
+    symlink("/proc/self/mem", place.path("mem")).unwrap();
+    fs::write(place.path("d/b"), "b").unwrap();
+    let fails = place.fails(5, &["pack", "d", "mem", "-o", "o.fiche"]);
+    assert!(fails.contains("mem"), "{fails}");
+    assert!(!place.path("o.fiche").exists());
+
+    // A log that grows all the while is kept as it was when it was met.
+    let log = place.path("d/log");
+    fs::write(&log, text(30_000_000, 1)).unwrap();
+    let mut child = place
+        .command(&["pack", "d", "-o", "l.fiche", "-m", "lzma", "-T", "1", "--keep-going"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut grow = fs::OpenOptions::new().append(true).open(&log).unwrap();
+    while child.try_wait().unwrap().is_none() {
+        grow.write_all(b"one more line\n").unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(5), "{error}");
+    assert!(error.contains("d/log: changed while it was being packed"), "{error}");
+    place.ok(&["verify", "l.fiche"]);
+    let kept = place.ok(&["cat", "l.fiche", "-R", "d/log"]);
+    assert!(kept.len() >= 30_000_000 && fs::read(&log).unwrap().starts_with(&kept));
+}
+
+#[test]
 fn keep_going_goes_on_after_what_the_system_refuses() {
     let place = Place::new();
     fs::create_dir_all(place.path("d/b")).unwrap();

@@ -130,6 +130,14 @@ impl Error {
         Error::Io(io::Error::new(error.kind(), PathError { path, error }))
     }
 
+    /// The same error, with the path it concerns if it is one of the operating system.
+    pub(crate) fn at_path(self, path: &Path) -> Error {
+        match self {
+            Error::Io(error) if error.get_ref().is_none() => Error::io_at(path, error),
+            other => other,
+        }
+    }
+
     /// The same damage, at a place that is known better.
     #[must_use]
     pub(crate) fn at(self, place: Place) -> Error {

@@ -274,6 +274,47 @@ fn damage_behind_an_append_that_did_end_is_no_rollback() {
 }
 
 #[test]
+fn an_append_that_ends_at_any_byte_leaves_the_old_archive_or_the_new() {
+    let mut writer = Writer::new(Vec::new(), options()).unwrap();
+    let old = Random(1).text(3_000);
+    writer.add(Entry::data("old"), &mut old.as_slice()).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let before = writer.finish().unwrap();
+    std::fs::write(file.path(), &before).unwrap();
+    append(file.path(), &options(), |writer| {
+        writer.add(Entry::data("new"), &mut Random(2).text(4_000).as_slice())?;
+        Ok(())
+    })
+    .unwrap();
+    let mut after = std::fs::read(file.path()).unwrap();
+    let new = read_all(&Reader::open(Arc::new(after.clone())).unwrap()).unwrap();
+    assert!(new.len() == 7_000 && new.starts_with(&old));
+    let guard = (before.len() as u64).to_le_bytes();
+    after[20..28].copy_from_slice(&guard);
+    let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &guard) as u32;
+    after[28..32].copy_from_slice(&sum.to_le_bytes());
+    for len in before.len()..=after.len() {
+        let reader = Reader::open(Arc::new(after[..len].to_vec())).unwrap();
+        let expected = if len == after.len() { &new } else { &old };
+        assert!(read_all(&reader).unwrap() == *expected, "{len}");
+        assert!(reader.verify(1, &mut |_| Ok(())).unwrap().damage.is_empty());
+        // What comes next removes what was left, or goes on from the new end.
+        if len % 100 == 0 || len == after.len() {
+            std::fs::write(file.path(), &after[..len]).unwrap();
+            append(file.path(), &options(), |writer| {
+                writer.add(Entry::data("more"), &mut b"more".as_slice())?;
+                Ok(())
+            })
+            .unwrap();
+            let bytes = std::fs::read(file.path()).unwrap();
+            let reader = Reader::open(Arc::new(bytes)).unwrap();
+            assert!(read_all(&reader).unwrap() == [expected.as_slice(), b"more"].concat());
+            assert!(reader.verify(1, &mut |_| Ok(())).unwrap().damage.is_empty());
+        }
+    }
+}
+
+#[test]
 fn entries_that_no_reader_would_take_are_refused_by_the_writer() {
     let mut writer = Writer::new(Vec::new(), options()).unwrap();
     writer.add(Entry::data("good"), &mut b"good".as_slice()).unwrap();
@@ -356,7 +397,10 @@ fn use_all(bytes: Vec<u8>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => ProptestConfig::default(),
+        None => ProptestConfig { cases: 400, ..ProptestConfig::default() },
+    })]
 
     #[test]
     fn edited_sections_with_right_checksums_are_read_or_refused(

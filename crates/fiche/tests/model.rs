@@ -109,8 +109,16 @@ impl Model {
     }
 }
 
+/// So many random cases, or as many as `PROPTEST_CASES` says.
+fn cases(usual: u32) -> ProptestConfig {
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => ProptestConfig::default(),
+        None => ProptestConfig { cases: usual, ..ProptestConfig::default() },
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(cases(150))]
 
     #[test]
     fn what_was_written_is_read(steps in proptest::collection::vec(step(), 0..30), options in options(), seed: u64) {

@@ -54,6 +54,8 @@ pub struct Folder {
     roots: Vec<PathBuf>,
     skip: Vec<(u64, u64)>,
     sockets: Vec<PathBuf>,
+    keep_going: bool,
+    skipped: Vec<(PathBuf, String)>,
 }
 
 /// What was packed.
@@ -70,6 +72,20 @@ pub struct Packed {
     pub equal_bytes: u64,
     /// Sockets, which are not kept.
     pub sockets: Vec<PathBuf>,
+    /// What could not be read and was left out, and why; only when it keeps going.
+    pub skipped: Vec<(PathBuf, String)>,
+    /// Files that changed while they were read: what is kept of them may never have been
+    /// their content at one time, and ends with zeros if they became shorter; only
+    /// when it keeps going.
+    pub changed: Vec<PathBuf>,
+}
+
+/// True when it is an input that the system refuses, and not the output.
+fn is_refusal(error: &Error) -> bool {
+    match error {
+        Error::Io(error) => error.get_ref().is_some_and(|e| e.is::<crate::error::PathError>()),
+        _ => false,
+    }
 }
 
 /// A file as it was found; its path is that of its root and the end of its name.
@@ -169,7 +185,16 @@ impl Folder {
             roots: Vec::new(),
             skip: Vec::new(),
             sockets: Vec::new(),
+            keep_going: false,
+            skipped: Vec::new(),
         })
+    }
+
+    /// Goes on after files and folders that cannot be read or that change while they
+    /// are read, and lists them in [`Packed`]; otherwise each is an error.
+    #[must_use]
+    pub fn keep_going(self, keep_going: bool) -> Folder {
+        Folder { keep_going, ..self }
     }
 
     /// Leaves this very file out wherever it is met: for the archive itself.
@@ -222,7 +247,13 @@ impl Folder {
         let mut folders = vec![name];
         while let Some(folder) = folders.pop() {
             let path = self.path_of(root, prefix, &folder);
-            let list = std::fs::read_dir(&path).map_err(|e| Error::io_at(&path, e))?;
+            let list = match std::fs::read_dir(&path).map_err(|e| Error::io_at(&path, e)) {
+                Err(error) if self.keep_going && is_refusal(&error) => {
+                    self.skipped.push((path, error.to_string()));
+                    continue;
+                }
+                list => list?,
+            };
             for item in list {
                 let item = item.map_err(|e| Error::io_at(&path, e))?;
                 let mut name = folder.clone();
@@ -230,7 +261,13 @@ impl Folder {
                     name.push(b'/');
                 }
                 name.extend_from_slice(item.file_name().as_bytes());
-                let meta = item.metadata().map_err(|e| Error::io_at(&item.path(), e))?;
+                let meta = match item.metadata().map_err(|e| Error::io_at(&item.path(), e)) {
+                    Err(error) if self.keep_going && is_refusal(&error) => {
+                        self.skipped.push((item.path(), error.to_string()));
+                        continue;
+                    }
+                    meta => meta?,
+                };
                 if self.leave_out(&name, &meta) {
                     continue;
                 }
@@ -298,7 +335,12 @@ impl Folder {
             *sizes.entry(file.stat.len).or_default() += 1;
         }
         let mut run = Run {
-            packed: Packed { sockets: std::mem::take(&mut self.sockets), ..Packed::default() },
+            keep_going: self.keep_going,
+            packed: Packed {
+                sockets: std::mem::take(&mut self.sockets),
+                skipped: std::mem::take(&mut self.skipped),
+                ..Packed::default()
+            },
             buf: vec![0; PIECE],
             sizes,
             seen: HashMap::new(),
@@ -306,13 +348,20 @@ impl Folder {
         };
         for file in &self.found {
             let path = self.path_of(file.root, file.prefix, &file.name);
-            run.pack(writer, file, &path, progress)?;
+            match run.pack(writer, file, &path, progress) {
+                // Once something of it was written there is no way back.
+                Err(error) if self.keep_going && !writer.is_open() && is_refusal(&error) => {
+                    run.packed.skipped.push((path, error.to_string()));
+                }
+                other => other?,
+            }
         }
         Ok(run.packed)
     }
 }
 
 struct Run {
+    keep_going: bool,
     packed: Packed,
     buf: Vec<u8>,
     /// How many files have each size: only those that share one can be equal.
@@ -402,11 +451,6 @@ impl Run {
             meta.modified = (now.mtime(), now.mtime_nsec() as u32);
             meta.mode = now.mode() & 0o7777;
         }
-        let check = |file: &File| match file.metadata() {
-            Ok(end) if stat.is_file() && !same(&now, &end) => Err(changed()),
-            Ok(_) => Ok(()),
-            Err(error) => Err(at(error)),
-        };
         if stat.is_file() && stat.blocks * 512 < stat.len {
             entry.extents = extents(&file, now.len()).map_err(at)?;
         }
@@ -414,8 +458,8 @@ impl Run {
         let head = if twins { Some(self.head(&mut file).map_err(at)?) } else { None };
         if let Some(head) = head
             && let Some(seen) = self.equal(&mut file, stat.len, head).map_err(at)?
+            && same(&now, &file.metadata().map_err(at)?)
         {
-            check(&file)?;
             entry.range = seen.0;
             entry.extents = seen.1;
             self.packed.equal_files += 1;
@@ -428,63 +472,86 @@ impl Run {
         let start = writer.offset();
         let number = writer.begin(entry)?;
         let mut hasher = twins.then(blake3::Hasher::new);
-        match &extents {
-            None => loop {
+        let mut whole = true;
+        // Files that the system makes up as they are read say that they are empty.
+        if stat.is_file() && now.len() > 0 {
+            // What a file grows by while it is read belongs to another time.
+            let all = [0..now.len()];
+            let pieces = extents.as_ref().map_or(all.as_slice(), |extents| &extents.data);
+            let mut end = 0;
+            for piece in pieces {
+                if let Some(hasher) = &mut hasher {
+                    hash_zeros(hasher, piece.start - end);
+                }
+                progress(piece.start - end)?;
+                end = piece.end;
+                whole &= self
+                    .copy_piece(&mut file, piece, writer, &mut hasher, progress)
+                    .map_err(|error| error.at_path(path))?;
+            }
+            if let Some(hasher) = &mut hasher {
+                hash_zeros(hasher, now.len() - end);
+            }
+            progress(now.len() - end)?;
+            whole &= same(&now, &file.metadata().map_err(at)?);
+        } else {
+            loop {
                 let len = file.read(&mut self.buf).map_err(at)?;
                 if len == 0 {
                     break;
                 }
-                if let Some(hasher) = &mut hasher {
-                    hasher.update(&self.buf[..len]);
-                }
                 writer.write_all(&self.buf[..len])?;
                 progress(len as u64)?;
-            },
-            Some(extents) => {
-                let mut end = 0;
-                for piece in &extents.data {
-                    if let Some(hasher) = &mut hasher {
-                        hash_zeros(hasher, piece.start - end);
-                    }
-                    progress(piece.start - end)?;
-                    rustix::fs::seek(&file, Seek::Start(piece.start)).map_err(|e| at(e.into()))?;
-                    let mut left = piece.end - piece.start;
-                    while left > 0 {
-                        let wanted = left.min(PIECE as u64) as usize;
-                        let len = file.read(&mut self.buf[..wanted]).map_err(at)?;
-                        if len == 0 {
-                            return Err(changed());
-                        }
-                        if let Some(hasher) = &mut hasher {
-                            hasher.update(&self.buf[..len]);
-                        }
-                        writer.write_all(&self.buf[..len])?;
-                        progress(len as u64)?;
-                        left -= len as u64;
-                    }
-                    end = piece.end;
-                }
-                if let Some(hasher) = &mut hasher {
-                    hash_zeros(hasher, extents.len - end);
-                }
-                progress(extents.len - end)?;
             }
         }
-        check(&file)?;
+        if !whole && !self.keep_going {
+            return Err(changed());
+        }
         writer.end()?;
         let range = start..writer.offset();
         let len = extents.as_ref().map_or(range.end - range.start, |extents| extents.len);
-        if stat.is_file() && len != now.len() {
-            return Err(changed());
-        }
         self.packed.bytes += len;
-        if let (Some(hasher), Some(head)) = (hasher, head)
+        if !whole {
+            self.packed.changed.push(path.to_owned());
+        } else if let (Some(hasher), Some(head)) = (hasher, head)
             && len == stat.len
         {
             let whole = Digest(*hasher.finalize().as_bytes());
             self.seen.entry((len, head)).or_default().push(Seen { whole, range, extents });
         }
         Ok(number)
+    }
+
+    /// Copies a piece of a file; false when the file ended before it did, and what was
+    /// missing was filled with zeros.
+    fn copy_piece<W: Write>(
+        &mut self,
+        file: &mut File,
+        piece: &std::ops::Range<u64>,
+        writer: &mut Writer<W>,
+        hasher: &mut Option<blake3::Hasher>,
+        progress: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<bool> {
+        rustix::fs::seek(&*file, Seek::Start(piece.start)).map_err(std::io::Error::from)?;
+        let (mut left, mut whole) = (piece.end - piece.start, true);
+        while left > 0 {
+            let wanted = left.min(PIECE as u64) as usize;
+            let mut len = file.read(&mut self.buf[..wanted])?;
+            if len == 0 {
+                self.buf[..wanted].fill(0);
+                (len, whole) = (wanted, false);
+                if !self.keep_going {
+                    return Ok(false);
+                }
+            }
+            if let Some(hasher) = hasher {
+                hasher.update(&self.buf[..len]);
+            }
+            writer.write_all(&self.buf[..len])?;
+            progress(len as u64)?;
+            left -= len as u64;
+        }
+        Ok(whole)
     }
 
     /// Digest of the first bytes of a file; leaves it at its start.

@@ -295,6 +295,11 @@ impl<W: Write> Writer<W> {
         })
     }
 
+    /// True between the beginning of a record and its end.
+    pub(super) fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
     /// Makes names that this archive has count as taken.
     pub(super) fn stand_on(&mut self, before: Reader) {
         self.before = Some(before);
