@@ -315,6 +315,33 @@ fn an_append_that_ends_at_any_byte_leaves_the_old_archive_or_the_new() {
 }
 
 #[test]
+fn many_small_appends_cost_in_proportion_to_what_they_add() {
+    // In memory where that can be had: each append waits for the disk three times.
+    let folder = ["/dev/shm", "."].into_iter().find(|f| std::path::Path::new(f).is_dir()).unwrap();
+    let file = tempfile::NamedTempFile::new_in(folder).unwrap();
+    let empty = Writer::new(Vec::new(), options()).unwrap().finish().unwrap();
+    std::fs::write(file.path(), empty).unwrap();
+    let mut sizes = Vec::new();
+    for i in 0..400u64 {
+        append(file.path(), &options(), |writer| {
+            writer.add(Entry::data(format!("{i}")), &mut i.to_string().as_bytes())?;
+            Ok(())
+        })
+        .unwrap();
+        sizes.push(std::fs::metadata(file.path()).unwrap().len());
+    }
+    // Twice as many may cost a little more than twice as much, not four times.
+    let (half, whole) = (sizes[199], sizes[399]);
+    assert!(whole < half * 5 / 2, "{half} {whole}");
+    assert!(whole < 400 * 1000, "{whole}");
+    let reader = Reader::open(Arc::new(std::fs::read(file.path()).unwrap())).unwrap();
+    assert!(reader.verify(1, &mut |_| Ok(())).unwrap().damage.is_empty());
+    for i in 0..400u64 {
+        assert_eq!(reader.find(i.to_string()).unwrap().unwrap().0, i);
+    }
+}
+
+#[test]
 fn entries_that_no_reader_would_take_are_refused_by_the_writer() {
     let mut writer = Writer::new(Vec::new(), options()).unwrap();
     writer.add(Entry::data("good"), &mut b"good".as_slice()).unwrap();

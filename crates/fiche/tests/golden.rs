@@ -293,10 +293,17 @@ fn bad_files() -> Vec<(&'static str, Vec<u8>)> {
             }),
         ),
         (
-            "footer-of-another-length",
+            "footer-that-continues-what-is-none",
             with(&|b| {
                 b[footer.payload] ^= 1;
-                reseal(b, &footer)
+                reseal(b, &footer);
+            }),
+        ),
+        (
+            "footer-of-another-length",
+            with(&|b| {
+                b[footer.payload + 1] ^= 1;
+                reseal(b, &footer);
             }),
         ),
         ("section-at-another-place", {
@@ -337,7 +344,7 @@ fn bad_files_give_their_named_errors() {
         fs::write(folder.join("ERRORS"), errors).unwrap();
     }
     let errors = fs::read_to_string(folder.join("ERRORS")).unwrap();
-    assert!(errors.lines().count() >= 19);
+    assert!(errors.lines().count() >= 20);
     for line in errors.lines() {
         let (name, expected) = line.split_once(": ").unwrap();
         let bytes = fs::read(folder.join(format!("{name}.fiche"))).unwrap();

@@ -197,6 +197,7 @@ def read_header(file: BinaryIO, size: int) -> int:
 
 @dataclass
 class Section:
+    position: int
     offset: int
     number: int
     payload: Cursor
@@ -222,7 +223,7 @@ def read_section(file: BinaryIO, kind: int, position: int, length: int, limit: i
         section.require(1 <= decoded_length <= LONGEST_PAYLOAD, "length")
         payload.stored = False
         payload.data = decode(decode_zstd, payload.data, decoded_length, payload.what, position)
-    return Section(offset, number, payload)
+    return Section(position, offset, number, payload)
 
 
 def find_footer(file: BinaryIO, size: int) -> tuple[Section, int]:
@@ -388,17 +389,36 @@ def open_archive(file: BinaryIO) -> Archive:
     try:
         footer, limit = find_footer(file, size)
     except FormatError:
-        if not 0 < guard < size:
+        file.seek(-len(MAGIC), 2)
+        if not 0 < guard < size or file.read() == MAGIC[::-1]:
             raise
         # An append was cut off: the file is what it was before.
         footer, limit = find_footer(file, guard)
-    return read_footer(file, footer.payload, limit)
+    return read_footer(file, footer, limit)
 
 
-def read_footer(file: BinaryIO, footer: Cursor, limit: int) -> Archive:
-    archive = Archive(file, limit, footer.varint(), footer.varint(), footer.varint(),
-                      footer.fixed(8))
+def read_footer(file: BinaryIO, last: Section, limit: int) -> Archive:
+    footers = [last]
+    while position := footers[-1].payload.varint():
+        length = footers[-1].payload.varint()
+        footers[-1].payload.require(
+            position + length <= footers[-1].position and len(footers) < 64, "footer before")
+        footers.append(read_section(file, FOOTER, position, length, limit))
+    archive = Archive(file, limit, 0, 0, 0, 0)
+    for footer in reversed(footers):
+        extend_footer(archive, footer.payload, limit)
+    return archive
+
+
+def extend_footer(archive: Archive, footer: Cursor, limit: int) -> None:
+    """Adds what one footer says to what the footers that it continues said."""
+    archive.length, archive.blocks, archive.records, archive.content = (
+        footer.varint(), footer.varint(), footer.varint(), footer.fixed(8))
     end, offset, number = HEADER, 0, 0
+    if archive.chapters:
+        last = archive.chapters[-1]
+        end, offset, number = (
+            last.position + last.length, last.offset + last.decoded, last.number + last.count)
     for _ in range(footer.varint()):
         gap, length, decoded, count = (footer.varint() for _ in range(4))
         footer.require(end + gap + length <= limit, "place of a chapter table")
@@ -408,7 +428,7 @@ def read_footer(file: BinaryIO, footer: Cursor, limit: int) -> Archive:
         offset += decoded
         number += count
     footer.require((offset, number) == (archive.length, archive.blocks), "sum of the chapters")
-    first = 0
+    first = sum(tree.root.count for tree in archive.trees)
     for _ in range(footer.varint()):
         tree = read_tree(footer, first, limit)
         tree.found = footer.fixed(1)
@@ -432,7 +452,6 @@ def read_footer(file: BinaryIO, footer: Cursor, limit: int) -> Archive:
     for _ in range(2 * footer.varint()):
         footer.sized()  # a key or value of a note, which is for people
     footer.finish()
-    return archive
 
 
 def read_tree(footer: Cursor, first: int, limit: int) -> Tree:

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::archive::format::Superseded;
 use crate::archive::reader::Reader;
 use crate::archive::writer::{Options, Sink, Writer};
-use crate::envelope::{GUARD_POS, SectionRef, guard};
+use crate::envelope::{GUARD_POS, SectionRef, TRAILER_LEN, guard};
 use crate::error::{Error, Result};
 use crate::io::{FileSource, ReadAt};
 use crate::wire::crc32c;
@@ -54,16 +54,22 @@ pub fn append(
         Err(TryLockError::Error(error)) => return Err(at(error)),
     }
     let reader = Reader::open(Arc::new(FileSource::new(file.try_clone()?)?))?;
-    let (end, footer_pos) = (reader.inner().end, reader.inner().footer_at.pos);
+    let end = reader.inner().end;
     file.set_len(end)?;
     file.write_all_at(&guard(end), GUARD_POS)?;
     file.sync_all()?;
     let result = (|| {
         let mut footer = reader.inner().footer.clone();
-        let mut old = vec![0; (end - footer_pos) as usize];
-        reader.inner().source.read_at(footer_pos, &mut old)?;
-        let at = SectionRef { pos: footer_pos, len: end - footer_pos };
-        footer.superseded.push(Superseded { at, checksum: crc32c(&old) });
+        let checksum = |at: SectionRef| -> Result<u32> {
+            let mut bytes = vec![0; at.len as usize];
+            reader.inner().source.read_at(at.pos, &mut bytes)?;
+            Ok(crc32c(&bytes))
+        };
+        for link in &mut footer.links {
+            link.checksum = checksum(link.at)?;
+        }
+        let at = SectionRef { pos: end - TRAILER_LEN, len: TRAILER_LEN };
+        footer.superseded.push(Superseded { at, checksum: checksum(at)? });
         file.seek(SeekFrom::Start(end))?;
         let out = Appending(BufWriter::with_capacity(1 << 20, file.try_clone()?));
         let mut writer = Writer::resume(Sink::new(out, end, footer), options)?;

@@ -68,8 +68,7 @@ impl OpenOptions {
 
 fn read_footer(source: &dyn ReadAt, end: u64) -> Result<(SectionRef, Footer)> {
     let at = envelope::read_trailer(source, end)?;
-    let section = Section::load(source, at, SectionKind::Footer)?;
-    Ok((at, Footer::parse(&section)?))
+    Ok((at, Footer::load(source, at)?))
 }
 
 /// An archive that is open for reading; itself the bytes of all its content.
@@ -320,8 +319,9 @@ impl Reader {
             info.record_bytes += chapter.table.pos - table.pos - table.stored_len;
         }
         let superseded: u64 = footer.superseded.iter().map(|s| s.at.len).sum();
-        let sections = tables + self.inner.footer_at.len + TRAILER_LEN + HEADER_LEN;
-        info.checksum_bytes += 3 * 4 + 8;
+        let footers: u64 = footer.links.iter().map(|link| link.at.len).sum();
+        let sections = tables + footers + TRAILER_LEN + HEADER_LEN;
+        info.checksum_bytes += 2 * 4 + footer.links.len() as u64 * (4 + 8);
         info.index_bytes = sections - info.checksum_bytes;
         info.superseded_bytes = superseded + (info.stored_bytes - self.inner.end);
         // What is left are the nodes and name pages behind the chapters.
@@ -721,7 +721,7 @@ pub struct Info {
     pub checksum_bytes: u64,
     /// Record pages, nodes and name pages: names and metadata, with checksums.
     pub record_bytes: u64,
-    /// Old footers that appending left behind, and what a cut-off append left.
+    /// Old footers and trailers that appending left behind, and what a cut-off append left.
     pub superseded_bytes: u64,
     /// How many blocks there are.
     pub blocks: u64,

@@ -65,6 +65,7 @@ impl Reader {
         envelope::read_header(&source, Container::Archive)?;
         let found = search(&source)?;
         let (footer, cut) = match opened {
+            // What stays of the index is what was found, not what its footers lead to.
             Ok(reader) => (reader.inner().footer.clone(), false),
             Err(_) => (footer_of(&found.tables), true),
         };

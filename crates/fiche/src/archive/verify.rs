@@ -73,7 +73,7 @@ impl Reader {
         // Ranges of the file that are accounted for.
         let mut known: Vec<Range<u64>> =
             vec![0..HEADER_LEN, inner.end.saturating_sub(TRAILER_LEN)..inner.end];
-        known.push(inner.footer_at.pos..inner.footer_at.end());
+        known.extend(inner.footer.links.iter().map(|link| link.at.pos..link.at.end()));
         let header = envelope::read_header(&inner.source, Container::Archive)?;
         if header.guard_damaged {
             let error =
