@@ -23,7 +23,7 @@ lint:
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps
 
 unit:
-	cargo test --quiet
+	cargo test --quiet -- --show-output
 
 # Each codec can be left out.
 features:

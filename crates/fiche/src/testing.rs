@@ -1,6 +1,8 @@
 //! The conformance suite: what every [`ReadAt`] must do, tried on one.
 
-use crate::error::Error;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::{Error, Result};
 use crate::io::ReadAt;
 
 /// Reads `source` in every way and holds it against `expected`, the bytes it
@@ -75,6 +77,37 @@ pub fn conformance(source: &(impl ReadAt + ?Sized), expected: &[u8], seed: u64) 
             });
         }
     });
+}
+
+/// Bytes in memory that do not say so: read as a file is, by positioned reads, which
+/// are counted.
+#[derive(Debug, Default)]
+pub struct Behind {
+    bytes: Vec<u8>,
+    reads: AtomicU64,
+}
+
+impl Behind {
+    /// A source of these bytes.
+    #[must_use]
+    pub fn new(bytes: Vec<u8>) -> Behind {
+        Behind { bytes, reads: AtomicU64::new(0) }
+    }
+
+    /// How many reads there were.
+    pub fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+}
+
+impl ReadAt for Behind {
+    fn len(&self) -> u64 {
+        ReadAt::len(&self.bytes)
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.bytes.read_at(offset, buf)
+    }
 }
 
 /// Numbers that look random and depend on the seed alone (splitmix64).

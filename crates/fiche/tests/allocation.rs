@@ -6,19 +6,7 @@ use std::sync::Arc;
 use fiche::ReadAt;
 use fiche::archive::{OpenOptions, Options, Reader, Writer};
 use fiche::codec::Codec;
-use fiche::testing::Random;
-
-/// An in-memory source that does not say that it is one.
-struct Behind(Vec<u8>);
-
-impl ReadAt for Behind {
-    fn len(&self) -> u64 {
-        ReadAt::len(&self.0)
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> fiche::Result<()> {
-        self.0.read_at(offset, buf)
-    }
-}
+use fiche::testing::{Behind, Random};
 
 #[test]
 fn random_reads_allocate_nothing_in_the_steady_state() {
@@ -29,7 +17,7 @@ fn random_reads_allocate_nothing_in_the_steady_state() {
         let file = writer.finish().unwrap();
         // Without a cache, with one that always evicts, and with one that holds all.
         for cache in [0, 1 << 20, 64 << 20] {
-            let source = Arc::new(Behind(file.clone()));
+            let source = Arc::new(Behind::new(file.clone()));
             let reader: Reader = OpenOptions::default().cache(cache).open(source).unwrap();
             let (mut random, mut buf) = (Random(2), vec![0; 40_000]);
             let mut read = |reads: usize| {

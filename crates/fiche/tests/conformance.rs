@@ -5,20 +5,8 @@ use std::sync::Arc;
 
 use fiche::archive::{Entry, Extents, Kind, Options, Reader, Writer};
 use fiche::codec::Codec;
-use fiche::testing::{Random, conformance};
+use fiche::testing::{Behind, Random, conformance};
 use fiche::{FileSource, ReadAt, Span};
-
-/// An in-memory source that does not say that it is one.
-struct Behind(Vec<u8>);
-
-impl ReadAt for Behind {
-    fn len(&self) -> u64 {
-        ReadAt::len(&self.0)
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> fiche::Result<()> {
-        self.0.read_at(offset, buf)
-    }
-}
 
 fn content(len: usize) -> Vec<u8> {
     let mut random = Random(len as u64);
@@ -60,7 +48,7 @@ fn archives_of_every_codec_and_block_length() {
                     continue;
                 }
                 let options = fiche::archive::OpenOptions::default().cache(cache);
-                conformance(&options.open(Arc::new(Behind(file.clone()))).unwrap(), &bytes, 7);
+                conformance(&options.open(Arc::new(Behind::new(file.clone()))).unwrap(), &bytes, 7);
             }
         }
     }
@@ -77,7 +65,7 @@ fn archives_of_many_chapters_and_short_blocks() {
         writer.add(Entry::data(""), &mut &bytes[at..at + len]).unwrap();
         at += len;
     }
-    let reader = Reader::open(Arc::new(Behind(writer.finish().unwrap()))).unwrap();
+    let reader = Reader::open(Arc::new(Behind::new(writer.finish().unwrap()))).unwrap();
     assert!(reader.info().unwrap().chapters > 1);
     conformance(&reader, &bytes, 8);
 }
@@ -119,7 +107,7 @@ fn ten_thousand_random_ranges_by_eight_threads_at_once() {
     let bytes = content(20_000_000);
     let mut writer = Writer::new(Vec::new(), Options::default()).unwrap();
     writer.write_all(&bytes).unwrap();
-    let reader = Reader::open(Arc::new(Behind(writer.finish().unwrap()))).unwrap();
+    let reader = Reader::open(Arc::new(Behind::new(writer.finish().unwrap()))).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..8u64 {
             let (reader, bytes) = (&reader, &bytes);
@@ -134,4 +122,39 @@ fn ten_thousand_random_ranges_by_eight_threads_at_once() {
             });
         }
     });
+}
+
+#[test]
+fn many_reads_fetch_neighbours_at_once_and_each_block_once() {
+    let bytes = content(4_000_000);
+    let mut writer = Writer::new(Vec::new(), Options::default()).unwrap();
+    writer.write_all(&bytes).unwrap();
+    let source = Arc::new(Behind::new(writer.finish().unwrap()));
+    let options = fiche::archive::OpenOptions::default().cache(0);
+    let reader = options.open(source.clone()).unwrap();
+    reader.read_at(0, &mut [0]).unwrap();
+    let fetched = |offsets: &[u64], len: usize| {
+        let mut bufs = vec![vec![0; len]; offsets.len()];
+        let mut reads: Vec<(u64, &mut [u8])> =
+            offsets.iter().copied().zip(bufs.iter_mut().map(Vec::as_mut_slice)).collect();
+        let before = source.reads();
+        assert!(reader.read_many_at(&mut reads).iter().all(Result::is_ok));
+        for (offset, buf) in offsets.iter().zip(&bufs) {
+            assert!(*buf == bytes[*offset as usize..][..len]);
+        }
+        source.reads() - before
+    };
+    // Hundreds of reads within a few neighbouring blocks, in any order: one fetch.
+    let mut random = Random(5);
+    let near: Vec<u64> = (0..300).map(|_| 100_000 + random.below(100_000)).collect();
+    assert_eq!(fetched(&near, 500), 1);
+    // All of it, in pieces: a fetch a MiB of stored bytes.
+    let all: Vec<u64> = (0..390).rev().map(|i| i * 10_000).collect();
+    assert!(fetched(&all, 10_000) <= 5);
+    // Far from one another: one each.
+    assert_eq!(fetched(&[3_000_000, 1_000_000, 2_000_000], 100), 3);
+    // A long read is fetched in long pieces too.
+    let before = source.reads();
+    reader.read_at(5, &mut vec![0; 3_900_000]).unwrap();
+    assert!(source.reads() - before <= 5);
 }

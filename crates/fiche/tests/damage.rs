@@ -15,7 +15,7 @@ fn options() -> Options {
     Options::default().block_len(1 << 10).threads(1)
 }
 
-/// A small archive with all there is in one: several blocks, kinds, pages, an append.
+/// A small archive with all there is in one: several blocks, kinds, pages, appends.
 fn archive() -> (Vec<u8>, Vec<u8>) {
     let mut writer = Writer::new(Vec::new(), options()).unwrap();
     let mut random = Random(1);
@@ -38,6 +38,12 @@ fn archive() -> (Vec<u8>, Vec<u8>) {
             writer.add(Entry::data(format!("more/{i}")), &mut text.as_bytes())?;
         }
         Ok(())
+    })
+    .unwrap();
+    // Small beside what is there: its footer continues the one before.
+    append(file.path(), &options(), |writer| {
+        content.extend(b"last");
+        writer.add(Entry::data("zz"), &mut b"last".as_slice()).map(drop)
     })
     .unwrap();
     (std::fs::read(file.path()).unwrap(), content)

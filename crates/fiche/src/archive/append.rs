@@ -36,6 +36,24 @@ impl Write for Appending {
 /// A crash leaves the old archive, and the next append removes what is behind it.
 /// Names that are in the archive already are refused.
 ///
+/// ```
+/// use std::sync::Arc;
+/// use fiche::FileSource;
+/// use fiche::archive::{Entry, Options, Reader, Writer, append};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("log.fiche");
+///
+/// let mut writer = Writer::new(std::fs::File::create(&path)?, Options::default())?;
+/// writer.add(Entry::data("monday"), &mut "rain".as_bytes())?;
+/// writer.finish()?;
+/// append(&path, &Options::default(), |writer| {
+///     writer.add(Entry::data("tuesday"), &mut "sun".as_bytes()).map(drop)
+/// })?;
+/// let reader = Reader::open(Arc::new(FileSource::open(&path)?))?;
+/// assert_eq!(reader.records(), 2);
+/// # Ok::<(), fiche::Error>(())
+/// ```
+///
 /// # Errors
 /// Those of opening and of `add`; [`Error::Busy`] when another process is appending
 /// to it; [`Error::Io`].

@@ -20,6 +20,20 @@ const PIECE: u64 = 1 << 20;
 /// order. Blocks are copied as they are stored, their checksums verified. `progress`
 /// is told stored bytes as they are done, and may stop it with an error.
 ///
+/// ```
+/// use std::sync::Arc;
+/// use fiche::archive::{Entry, Options, Reader, Writer, merge};
+///
+/// let archive = |name: &str| -> fiche::Result<Reader> {
+///     let mut writer = Writer::new(Vec::new(), Options::default())?;
+///     writer.add(Entry::data(name), &mut "some text".as_bytes())?;
+///     Reader::open(Arc::new(writer.finish()?))
+/// };
+/// let both: Vec<u8> = merge(&[archive("a")?, archive("b")?], Vec::new(), &mut |_bytes| Ok(()))?;
+/// assert_eq!(Reader::open(Arc::new(both))?.records(), 2);
+/// # Ok::<(), fiche::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Error::Invalid`] when two records have one name, unless both are directories;
 /// [`Error::Corrupt`] when a block or an index is damaged; [`Error::Io`].

@@ -61,6 +61,19 @@ impl Reader {
     /// byte of the file: a flip of any bit is found. `progress` is told bytes of
     /// content as they are done, and may stop it with an error.
     ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use fiche::archive::{Entry, Options, Reader, Writer};
+    /// # let mut writer = Writer::new(Vec::new(), Options::default())?;
+    /// # writer.add(Entry::data("letter"), &mut "dear a".as_bytes())?;
+    /// # let mut file = writer.finish()?;
+    /// file[32] ^= 1; // the first stored byte
+    /// let report = Reader::open(Arc::new(file))?.verify(1, &mut |_bytes| Ok(()))?;
+    /// assert_eq!(report.damage[0].content, Some(0..6));
+    /// assert_eq!(report.records, [(0, b"letter".to_vec())]);
+    /// # Ok::<(), fiche::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Only where it cannot go on: [`Error::Io`], or what `progress` gave. Damage is in the report.
     pub fn verify(
