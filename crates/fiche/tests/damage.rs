@@ -83,6 +83,27 @@ fn verify_finds_the_flip_of_every_bit() {
 }
 
 #[test]
+fn verify_finds_bytes_that_belong_to_nothing() {
+    let (good, content) = archive();
+    let mut footer = sections(&good).into_iter().rfind(|s| s.kind == 8).unwrap();
+    let mut file = good.clone();
+    file.splice(footer.pos..footer.pos, *b"hidden");
+    (footer.pos, footer.payload, footer.end) = (footer.pos + 6, footer.payload + 6, footer.end + 6);
+    reseal(&mut file, &footer);
+    let trailer = file.len() - 32;
+    file[trailer..trailer + 8].copy_from_slice(&(footer.pos as u64).to_le_bytes());
+    let covered = &file[trailer..trailer + 20];
+    let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, covered) as u32;
+    file[trailer + 20..trailer + 24].copy_from_slice(&sum.to_le_bytes());
+    let reader = Reader::open(Arc::new(file)).unwrap();
+    assert_eq!(read_all(&reader).unwrap(), content);
+    let report = reader.verify(1, &mut |_| Ok(())).unwrap();
+    let found: Vec<String> = report.damage.iter().map(|d| d.error.to_string()).collect();
+    let at = footer.pos - 6;
+    assert_eq!(found, [format!("damaged: gap between sections at byte {at}")]);
+}
+
+#[test]
 fn verify_names_the_records_that_are_hit() {
     let (good, _) = archive();
     let table = sections(&good).into_iter().find(|s| s.kind == 3).unwrap();
