@@ -15,7 +15,8 @@ use crate::ui::{self, Failed, say};
 /// Add files, folders or a stream to an archive
 ///
 /// The archive is valid at every moment: interrupted, it is what it was. Names that
-/// it has already are refused, but folders may be added to.
+/// it has already are refused, but folders may be added to. What is not asked for is
+/// as the archive was packed: method, level and block length.
 #[derive(clap::Args)]
 pub struct Args {
     /// The archive to add to

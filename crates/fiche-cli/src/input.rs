@@ -24,14 +24,14 @@ pub fn open(path: &Path) -> Result<Reader, Failed> {
 /// How blocks are made.
 #[derive(Args)]
 pub struct Blocks {
-    /// How blocks are compressed: copy, lz4, zlib, zstd, lzma or bzip2
+    /// How blocks are compressed: copy, lz4, zlib, zstd (the default), lzma or bzip2
     #[arg(long, short, value_name = "METHOD")]
     pub method: Option<Codec>,
     /// Level of the method, from fast to small: lz4 and zlib 1 to 12, zstd -7 to 22, lzma 0 to 9,
-    /// bzip2 1 to 9
+    /// bzip2 1 to 9; by default 1, 6, 3, 6 and 9
     #[arg(long, short, allow_negative_numbers = true, value_name = "N")]
     pub level: Option<i32>,
-    /// Length of a block, 1K to 16M: what a read decodes at least
+    /// Length of a block, 1K to 16M, by default 16K: what a read decodes at least
     #[arg(long, short, value_name = "SIZE", value_parser = sizes::parse)]
     pub block: Option<u64>,
     /// Let blocks end where records end

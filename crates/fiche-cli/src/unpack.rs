@@ -72,6 +72,10 @@ pub fn run(args: Args) -> Result<(), Failed> {
             reader
         }
     };
+    if damaged && reader.is_empty() && reader.records() == 0 {
+        say!("{}: nothing is left that could be restored", args.file.display());
+        return Err(Failed::said(Error::Corrupt { what: "archive", at: Place::Pos(0) }));
+    }
     let to_stdout = args.output.as_deref() == Some(Path::new("-"));
     if to_stdout || (reader.records() == 0 && args.path.is_empty()) {
         return stream(&args, &reader, damaged);

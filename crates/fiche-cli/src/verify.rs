@@ -129,7 +129,9 @@ fn verify(args: &Args, file: &Path) -> Result<(), Failed> {
 
 /// Says what can be done about an archive that does not open.
 fn hint(file: &Path, source: std::sync::Arc<dyn ReadAt>) {
-    if let Ok((reader, _)) = Reader::recover(source) {
+    if let Ok((reader, _)) = Reader::recover(source)
+        && !reader.is_empty()
+    {
         let (file, left) = (file.display(), show(reader.len()));
         say!("{file}: up to {left} can be had by `fiche unpack --keep-going {file} -o DIR`");
     }

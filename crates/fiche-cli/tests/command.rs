@@ -362,6 +362,13 @@ fn a_damaged_archive_gives_all_that_is_whole() {
     }
     assert!(damaged >= 1 && whole + damaged == 20, "{whole} {damaged}");
 
+    // Cut near its start: nothing is left, and nothing is written.
+    fs::write(place.path("stump.fiche"), &fs::read(place.path("d.fiche")).unwrap()[..2000])
+        .unwrap();
+    let error = place.fails(3, &["unpack", "stump.fiche", "-o", "stump", "--keep-going"]);
+    assert!(error.contains("nothing is left"), "{error}");
+    assert!(!place.path("stump").exists() && !place.path("stump.damaged").exists());
+
     // Cut in the middle: the names of what is left are there.
     let bytes = fs::read(place.path("d.fiche")).unwrap();
     fs::write(place.path("cut.fiche"), &bytes[..bytes.len() - 40]).unwrap();

@@ -3,9 +3,9 @@
 //! # Chapter
 //!
 //! Up to 4,096 blocks, one after the other, then record pages and begun records,
-//! then the chapter table. The writer ends a chapter after 4,096 blocks or 64 MiB
-//! of content, or when its record pages reach 4 MiB. A block decodes to 1 byte
-//! to 2^26 bytes. A chapter of records that have no content has no blocks.
+//! then the chapter table. The writer ends a chapter after 4,096 blocks, or when its
+//! content is 64 MiB or as much as all before it (but at least 1 MiB), or when its
+//! record pages reach 4 MiB. A block decodes to 1 byte to 2^26 bytes. A chapter of records that have no content has no blocks.
 //!
 //! # Chapter table
 //!
@@ -50,8 +50,11 @@ use crate::wire::{Put, Take, crc64_join};
 
 /// Most blocks in a chapter.
 pub(crate) const MAX_BLOCKS: usize = 4096;
-/// Content at which a chapter ends even with fewer blocks: what a cut file loses.
-pub(crate) const CHAPTER_CONTENT: u64 = 64 << 20;
+/// Content at which a chapter ends even with fewer blocks, when there is `before` it.
+/// It is what a file loses at most that is cut: never more than is left, but for 1 MiB.
+pub(crate) fn chapter_content(before: u64) -> u64 {
+    before.clamp(1 << 20, 64 << 20)
+}
 /// The longest block that is read.
 pub(crate) const MAX_BLOCK: u64 = 1 << 26;
 

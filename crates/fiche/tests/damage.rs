@@ -190,6 +190,22 @@ fn a_long_record_that_was_cut_off_keeps_its_name_and_its_beginning() {
 }
 
 #[test]
+fn a_cut_file_keeps_at_least_about_half_of_what_is_left() {
+    let content = Random(1).text(40 << 20);
+    let options = Options::default().codec(Codec::Lz4);
+    let mut writer = Writer::new(Vec::new(), options).unwrap();
+    std::io::Write::write_all(&mut writer, &content).unwrap();
+    let file = writer.finish().unwrap();
+    for percent in [10, 30, 50, 70, 99] {
+        let cut = file[..file.len() * percent / 100].to_vec();
+        let (reader, recovered) = Reader::recover(Arc::new(cut)).unwrap();
+        let there = content.len() as u64 * percent as u64 / 100;
+        assert!(recovered.cut && reader.len() + (2 << 20) >= there / 2, "{percent}");
+        assert!(read_all(&reader).unwrap() == content[..reader.len() as usize]);
+    }
+}
+
+#[test]
 fn keep_going_restores_all_that_is_whole_and_marks_the_rest() {
     let mut writer = Writer::new(Vec::new(), options()).unwrap();
     let texts: Vec<Vec<u8>> = (0..40).map(|i| Random(i).text(3_000)).collect();

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 
 use crate::archive::format::{ChapterRef, Footer};
 use crate::archive::reader::Reader;
-use crate::blocks::{CHAPTER_CONTENT, MAX_BLOCKS, TableBuilder};
+use crate::blocks::{MAX_BLOCKS, TableBuilder, chapter_content};
 use crate::codec::{Codec, Scratch};
 use crate::envelope::{Container, HEADER_LEN, Kind as SectionKind, header, trailer};
 use crate::error::{Error, Result};
@@ -227,8 +227,9 @@ struct Cutter {
     spare: Vec<Batch>,
     /// Where the block that is being filled starts in the batch.
     block_start: usize,
-    /// Decoded bytes taken so far, in the whole archive.
+    /// Decoded bytes taken so far, in the whole archive; and before this writer's.
     len: u64,
+    start: u64,
     chapter_blocks: usize,
     chapter_len: u64,
     chapter_pages: Vec<(Page, SectionKind)>,
@@ -278,6 +279,7 @@ impl<W: Write> Writer<W> {
                 spare: Vec::new(),
                 block_start: 0,
                 len: sink.footer.len,
+                start: sink.footer.len,
                 chapter_blocks: 0,
                 chapter_len: 0,
                 chapter_pages: Vec::new(),
@@ -485,7 +487,8 @@ impl<W: Write> Writer<W> {
             cutter.chapter_blocks += 1;
             cutter.chapter_len += len as u64;
         }
-        if cutter.chapter_blocks >= MAX_BLOCKS || cutter.chapter_len >= CHAPTER_CONTENT {
+        let before = cutter.len - cutter.start - cutter.chapter_len;
+        if cutter.chapter_blocks >= MAX_BLOCKS || cutter.chapter_len >= chapter_content(before) {
             return self.end_chapter();
         }
         let limit = self.cutter.limit();
