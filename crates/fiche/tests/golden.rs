@@ -188,6 +188,14 @@ fn good_files_read_as_their_manifests_say() {
         assert!(manifest(&reader) == expected, "{} reads as something else", path.display());
         let report = reader.verify(2, &mut |_| Ok(())).unwrap();
         assert!(report.damage.is_empty(), "{}: {:?}", path.display(), report.damage);
+        let info = reader.info().unwrap();
+        let parts = info.compressed_bytes
+            + info.index_bytes
+            + info.envelope_bytes
+            + info.checksum_bytes
+            + info.record_bytes
+            + info.superseded_bytes;
+        assert_eq!(parts, info.stored_bytes, "{}", path.display());
         files += 1;
     }
     assert!(files >= 17, "golden/v1 has only {files} files");

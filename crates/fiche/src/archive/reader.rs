@@ -320,9 +320,12 @@ impl Reader {
         }
         let superseded: u64 = footer.superseded.iter().map(|s| s.at.len).sum();
         let footers: u64 = footer.links.iter().map(|link| link.at.len).sum();
+        // Each has a length before it, of a byte.
+        let notes: usize = footer.notes.iter().map(|(k, v)| k.len() + v.len() + 2).sum();
+        info.envelope_bytes = HEADER_LEN + TRAILER_LEN - 2 * 4 + notes as u64;
         let sections = tables + footers + TRAILER_LEN + HEADER_LEN;
         info.checksum_bytes += 2 * 4 + footer.links.len() as u64 * (4 + 8);
-        info.index_bytes = sections - info.checksum_bytes;
+        info.index_bytes = sections - info.checksum_bytes - info.envelope_bytes;
         info.superseded_bytes = superseded + (info.stored_bytes - self.inner.end);
         // What is left are the nodes and name pages behind the chapters.
         let known = block_bytes + sections + info.record_bytes + info.superseded_bytes;
@@ -715,8 +718,10 @@ pub struct Info {
     pub logical_bytes: u64,
     /// Stored bytes of all blocks.
     pub compressed_bytes: u64,
-    /// Header, chapter tables, footer and trailer, without checksums.
+    /// Chapter tables and footers, without checksums and notes: what leads to a block.
     pub index_bytes: u64,
+    /// Header, trailer and the footer's notes, without checksums.
+    pub envelope_bytes: u64,
     /// Checksums of header, blocks, chapter tables, footer and trailer.
     pub checksum_bytes: u64,
     /// Record pages, nodes and name pages: names and metadata, with checksums.
