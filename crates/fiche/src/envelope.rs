@@ -70,6 +70,8 @@
 //!
 //! The footer section ends where the trailer starts.
 
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
 use std::borrow::Cow;
 
 use crate::codec::{Scratch, pack_section, unpack_section};
@@ -191,7 +193,7 @@ impl Section {
             out.put_varint(payload.len() as u64);
         }
         out.put(&stored);
-        let checksum = crc32c_of(&[&pos.to_le_bytes(), &out[start..]]);
+        let checksum = crc32c_of(&[&pos.to_le_bytes(), out.get(start..).unwrap_or_default()]);
         out.put_u32(checksum);
     }
 

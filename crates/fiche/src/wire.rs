@@ -17,6 +17,8 @@
 //! bytes: it can be combined, so that the value of a whole is known from those
 //! of its parts without reading them.
 
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
 use std::fmt;
 
 use crate::error::{Error, Place, Result};
@@ -66,14 +68,15 @@ pub(crate) fn crc64(bytes: &[u8]) -> u64 {
 /// each set bit of the length: some 400 times as fast as the library's, which would
 /// show where blocks are joined.
 pub(crate) fn crc64_join(a: u64, b: u64, b_len: u64) -> u64 {
-    let bits = (0..64).filter(|bit| b_len >> bit & 1 == 1);
-    bits.fold(a, |a, bit| times(BYTES[bit as usize], a)) ^ b
+    let powers = BYTES.iter().enumerate().filter(|(bit, _)| b_len >> bit & 1 == 1);
+    powers.fold(a, |a, (_, power)| times(*power, a)) ^ b
 }
 
 /// The polynomial of CRC-64, lowest power first: the top bit stands for 1.
 const POLYNOMIAL: u64 = 0x9A6C_9329_AC4B_C9B5;
 
 /// x^(8 * 2^k) modulo the polynomial, for each k: what 2^k zero bytes do.
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, which checks it")]
 const BYTES: [u64; 64] = {
     let mut powers = [1 << (63 - 8); 64];
     let mut k = 1;
@@ -231,6 +234,7 @@ impl<'a> Take<'a> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -52,6 +52,8 @@
 //! The first record of a tree is the one after the last record of the tree before.
 //! Of notes, those of the last footer count.
 
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
 use crate::blocks::MAX_BLOCKS;
 use crate::envelope::{HEADER_LEN, Kind, Section, SectionRef};
 use crate::error::{Error, Result};
@@ -139,7 +141,8 @@ impl Footer {
             self.links.pop();
         }
         let ends = self.before(self.links.len());
-        self.superseded[ends.superseded..].sort_by_key(|superseded| superseded.at.pos);
+        let added = self.superseded.get_mut(ends.superseded..).unwrap_or_default();
+        added.sort_by_key(|superseded| superseded.at.pos);
         let mut payload = Vec::new();
         match self.links.last() {
             Some(link) => link.at.put(&mut payload),
@@ -150,9 +153,9 @@ impl Footer {
         payload.put_varint(self.records);
         payload.put_u64(self.content);
         payload.put_varint((self.chapters.len() - ends.chapters) as u64);
-        let last = ends.chapters.checked_sub(1).map(|i| self.chapters[i].table.end());
-        let mut end = last.unwrap_or(HEADER_LEN);
-        for chapter in &self.chapters[ends.chapters..] {
+        let last = ends.chapters.checked_sub(1).and_then(|i| self.chapters.get(i));
+        let mut end = last.map_or(HEADER_LEN, |chapter| chapter.table.end());
+        for chapter in self.chapters.iter().skip(ends.chapters) {
             payload.put_varint(chapter.table.pos - end);
             payload.put_varint(chapter.table.len);
             payload.put_varint(chapter.len);
@@ -160,7 +163,7 @@ impl Footer {
             end = chapter.table.end();
         }
         payload.put_varint((self.trees.len() - ends.trees) as u64);
-        for RecordTree { tree, names } in &self.trees[ends.trees..] {
+        for RecordTree { tree, names } in self.trees.iter().skip(ends.trees) {
             put_tree(tree, &mut payload);
             match names {
                 Names::Absent | Names::Unknown => payload.put_u8(0),
@@ -172,7 +175,7 @@ impl Footer {
             }
         }
         payload.put_varint((self.superseded.len() - ends.superseded) as u64);
-        for Superseded { at, checksum } in &self.superseded[ends.superseded..] {
+        for Superseded { at, checksum } in self.superseded.iter().skip(ends.superseded) {
             at.put(&mut payload);
             payload.put_u32(*checksum);
         }
