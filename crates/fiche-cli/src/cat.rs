@@ -51,9 +51,13 @@ pub fn run(args: Args) -> Result<(), Failed> {
         false => Reader::open(source).map_err(at)?,
         true => {
             let (reader, recovered) = Reader::recover(source).map_err(at)?;
+            let file = args.file.display();
+            if recovered.rebuilt > 0 {
+                let count = recovered.rebuilt;
+                say!("{file}: {count} chapter tables are lost: blocks were found without them");
+            }
             if recovered.cut {
                 let end = reader.len();
-                let file = args.file.display();
                 say!("{file}: was cut: what came behind byte {end} of the content is lost");
             }
             reader

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -32,7 +33,8 @@ pub struct Args {
     #[arg(long, short)]
     force: bool,
     /// Go on after damage: restore all that is whole, write damaged files as NAME.damaged with
-    /// zeros for what is lost, and list the losses
+    /// zeros for what is lost and content whose names are lost as content-START-END, and list
+    /// the losses
     #[arg(long)]
     keep_going: bool,
     #[command(flatten)]
@@ -55,6 +57,10 @@ pub fn run(args: Args) -> Result<(), Failed> {
             let (reader, recovered) = Reader::recover(source).map_err(at)?;
             let file = args.file.display();
             damaged = !recovered.is_whole();
+            if recovered.rebuilt > 0 {
+                let count = recovered.rebuilt;
+                say!("{file}: {count} chapter tables are lost: blocks were found without them");
+            }
             if recovered.cut {
                 let end = reader.len();
                 say!("{file}: was cut: what came behind byte {end} of the content is lost");
@@ -119,7 +125,8 @@ pub fn run(args: Args) -> Result<(), Failed> {
         let report = json!({
             "records": restored.records,
             "bytes": restored.bytes,
-            "without_record": restored.without_record,
+            "without_record":
+                restored.without_record.iter().map(|r| [r.start, r.end]).collect::<Vec<_>>(),
             "failed": failed.collect::<Vec<_>>(),
         });
         ui::print(format!("{report:#}\n").as_bytes())?;
@@ -127,20 +134,32 @@ pub fn run(args: Args) -> Result<(), Failed> {
         let (records, bytes) = (restored.records, show(restored.bytes));
         say!("{}: {records} records, {bytes} to {}", args.file.display(), target.display());
     }
-    if restored.without_record > 0 {
-        let bytes = restored.without_record;
-        say!(
-            "{}: {bytes} bytes of content belong to no file, and were not written: \
-             `fiche cat` reads them",
-            args.file.display()
-        );
+    for range in &restored.without_record {
+        let (start, end) = (range.start, range.end);
+        let what = format!("{}: bytes {start} to {end} of the content", args.file.display());
+        if args.keep_going {
+            let path = target.join(format!("content-{start}-{end}"));
+            if path.is_symlink() {
+                // It came out of the archive, and may lead anywhere.
+                let error = std::io::Error::other("is a symbolic link: it is not followed");
+                return Err(Failed::io(&path, error));
+            }
+            let mut output = Output::create(&path, args.force)?;
+            if copy_what_is_left(&args, &reader, range.clone(), &mut output, &mut |_| Ok(()))? {
+                output.call_damaged();
+            }
+            output.finish()?;
+            say!("{what} belong to no file that is known: they are in {}", path.display());
+        } else {
+            say!("{what} belong to no file, and were not written: `fiche cat` reads them");
+        }
     }
     let refused = |f: &Failure| matches!(f.error, Error::Io(_) | Error::Invalid { .. });
     let what = Error::Corrupt { what: "archive", at: Place::Pos(0) };
     if damaged || restored.failed.iter().any(|failure| !refused(failure)) {
         return Err(Failed::said(what));
     }
-    match restored.failed.is_empty() && restored.without_record == 0 {
+    match restored.failed.is_empty() && restored.without_record.is_empty() {
         true => Ok(()),
         false => Err(Failed::said(Error::Io(std::io::Error::other("not all was restored")))),
     }
@@ -148,6 +167,30 @@ pub fn run(args: Args) -> Result<(), Failed> {
 
 /// Bytes that are read at a time when some may be damaged.
 const STEP: u64 = 1 << 20;
+
+/// Writes a range of the content, zeros where it is lost; tells whether some of it is.
+fn copy_what_is_left(
+    args: &Args,
+    reader: &Reader,
+    range: Range<u64>,
+    output: &mut Output,
+    progress: &mut dyn FnMut(u64) -> fiche::Result<()>,
+) -> Result<bool, Failed> {
+    let (mut buf, mut offset, mut damaged) = (Vec::new(), range.start, false);
+    while offset < range.end {
+        buf.resize(STEP.min(range.end - offset) as usize, 0);
+        let gaps = reader.read_what_is_left(offset, &mut buf);
+        for gap in gaps.map_err(|error| Failed::at(&args.file, error))? {
+            damaged = true;
+            let file = args.file.display();
+            say!("{file}: lost: bytes {} to {} of the content", gap.start, gap.end);
+        }
+        output.write_all(&buf).map_err(Error::Io)?;
+        progress(buf.len() as u64)?;
+        offset += buf.len() as u64;
+    }
+    Ok(damaged)
+}
 
 /// The content as one file.
 fn stream(args: &Args, reader: &Reader, mut damaged: bool) -> Result<(), Failed> {
@@ -165,19 +208,9 @@ fn stream(args: &Args, reader: &Reader, mut damaged: bool) -> Result<(), Failed>
     let mut output = Output::create(path, args.force)?;
     let progress = Progress::new("unpacking", Some(reader.len()), args.quiet);
     if args.keep_going {
-        let mut buf = Vec::new();
-        let mut offset = 0;
-        while offset < reader.len() {
-            buf.resize(STEP.min(reader.len() - offset) as usize, 0);
-            for gap in reader.read_what_is_left(offset, &mut buf).map_err(at)? {
-                damaged = true;
-                let file = args.file.display();
-                say!("{file}: lost: bytes {} to {} of the content", gap.start, gap.end);
-            }
-            output.write_all(&buf).map_err(Error::Io)?;
-            progress.add(buf.len() as u64)?;
-            offset += buf.len() as u64;
-        }
+        damaged |= copy_what_is_left(args, reader, 0..reader.len(), &mut output, &mut |bytes| {
+            progress.add(bytes)
+        })?;
     } else {
         let mut stream = reader.stream(0..reader.len(), args.threads.count()).map_err(at)?;
         while let Some(piece) = stream.next() {

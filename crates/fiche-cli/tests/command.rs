@@ -363,11 +363,20 @@ fn a_damaged_archive_gives_all_that_is_whole() {
     assert!(damaged >= 1 && whole + damaged == 20, "{whole} {damaged}");
 
     // Cut near its start: nothing is left, and nothing is written.
-    fs::write(place.path("stump.fiche"), &fs::read(place.path("d.fiche")).unwrap()[..2000])
-        .unwrap();
-    let error = place.fails(3, &["unpack", "stump.fiche", "-o", "stump", "--keep-going"]);
+    let stump = |len| {
+        let bytes = fs::read(place.path("d.fiche")).unwrap();
+        fs::write(place.path("stump.fiche"), &bytes[..len]).unwrap();
+        place.fails(3, &["unpack", "stump.fiche", "-o", "stump", "--keep-going"])
+    };
+    let error = stump(500);
     assert!(error.contains("nothing is left"), "{error}");
     assert!(!place.path("stump").exists() && !place.path("stump.damaged").exists());
+    // A block of it is left, but no name.
+    let error = stump(4_000);
+    assert!(error.contains("was cut: what came behind byte"), "{error}");
+    let left = fs::read(place.path("stump.damaged")).unwrap();
+    let content = [text(9_000, 0), text(9_000, 1)].concat();
+    assert!(left.len() >= 4096 && content.starts_with(&left));
 
     // Cut in the middle: the names of what is left are there.
     let bytes = fs::read(place.path("d.fiche")).unwrap();
@@ -377,6 +386,40 @@ fn a_damaged_archive_gives_all_that_is_whole() {
     place.fails(3, &["ls", "cut.fiche"]);
     place.fails(3, &["unpack", "cut.fiche", "-o", "rest", "--keep-going"]);
     assert_eq!(fs::read(place.path("rest/d/19")).unwrap(), text(9_000, 19));
+}
+
+#[test]
+fn content_whose_names_are_lost_is_restored_without_them() {
+    let place = Place::new();
+    fs::create_dir(place.path("d")).unwrap();
+    for i in 0..300 {
+        fs::write(place.path(&format!("d/{i:03}")), text(9_000, i)).unwrap();
+    }
+    place.ok(&["pack", "d", "-o", "d.fiche"]);
+    let bytes = fs::read(place.path("d.fiche")).unwrap();
+    fs::write(place.path("cut.fiche"), &bytes[..bytes.len() * 2 / 3]).unwrap();
+    let error = place.fails(3, &["unpack", "cut.fiche", "-o", "rest", "--keep-going"]);
+    assert!(error.contains("belong to no file that is known"), "{error}");
+    let (mut content, mut named) = (Vec::new(), 0);
+    for i in 0..300 {
+        content.extend(text(9_000, i));
+        match fs::read(place.path(&format!("rest/d/{i:03}"))) {
+            Ok(bytes) => named += u64::from(bytes == text(9_000, i)),
+            Err(_) => assert!(i >= 100, "{i} is lost"),
+        }
+    }
+    let nameless: Vec<PathBuf> = fs::read_dir(place.path("rest"))
+        .unwrap()
+        .map(|item| item.unwrap().path())
+        .filter(|path| path.is_file())
+        .collect();
+    assert_eq!(nameless.len(), 1);
+    let start = named * 9_000;
+    let left = fs::read(&nameless[0]).unwrap();
+    let end = start + left.len() as u64;
+    assert!(nameless[0].ends_with(format!("content-{start}-{end}")));
+    assert!(content[start as usize..].starts_with(&left));
+    assert!(end > 300 * 9_000 / 2 && end - start < 2 << 20);
 }
 
 #[test]
@@ -624,9 +667,11 @@ fn content_without_a_record_is_not_passed_over_in_silence() {
     fs::write(place.path("a"), "a").unwrap();
     place.ok(&["append", "s.fiche", "a"]);
     let error = place.fails(5, &["unpack", "s.fiche", "-o", "back"]);
-    assert!(error.contains("8 bytes of content belong to no file"), "{error}");
+    assert!(error.contains("bytes 0 to 8 of the content belong to no file"), "{error}");
     assert_eq!(fs::read(place.path("back/a")).unwrap(), b"a");
     assert_eq!(place.ok(&["cat", "s.fiche", "-r", "0+8"]), b"precious");
+    place.fails(5, &["unpack", "s.fiche", "-o", "all", "--keep-going"]);
+    assert_eq!(fs::read(place.path("all/content-0-8")).unwrap(), b"precious");
 }
 
 #[test]

@@ -2,10 +2,22 @@
 //!
 //! # Chapter
 //!
-//! Up to 4,096 blocks, one after the other, then record pages and begun records,
-//! then the chapter table. The writer ends a chapter after 4,096 blocks, or when its
-//! content is 64 MiB or as much as all before it (but at least 1 MiB), or when its
-//! record pages reach 4 MiB. A block decodes to 1 byte to 2^26 bytes. A chapter of records that have no content has no blocks.
+//! Up to 4,096 blocks, one after the other, with record pages and begun records
+//! between them and behind them, and then the chapter table. The writer ends a chapter
+//! after 4,096 blocks or 64 MiB of content. A chapter of records that have no content has
+//! no blocks.
+//!
+//! # Block
+//!
+//! | size | field | meaning |
+//! |---|---|---|
+//! | | stored | what the codec made of 1 byte to 2^26 bytes, or these bytes themselves |
+//! | 4 | checksum | CRC-32C of the stored bytes, plus 66696300 (hexadecimal), plus the number of the codec (0 where they are the bytes themselves); modulo 2^32 |
+//!
+//! The chapter table says where a block ends. Where that table is lost, a block's own
+//! checksum does: from its start, it is the first place where the checksum fits
+//! and the bytes before it decode. So the blocks of a file that was cut are found, up to the
+//! last one that is whole.
 //!
 //! # Chapter table
 //!
@@ -14,11 +26,10 @@
 //!
 //! | size | field | meaning |
 //! |---|---|---|
-//! | varint | back | from where the chapter starts, which is where its first block does, to the first byte of this section |
+//! | varint | back | from the chapter's first byte, of a block or a section, to the first byte of this section |
 //! | varint | runs | how many runs follow; 0 where there are no blocks |
 //! | | runs | see below |
-//! | 4 * blocks | checksums | CRC-32C of each block's stored bytes |
-//! | 8 | content | CRC-64 of the chapter's decoded bytes |
+//! | | gaps | up to the end of the section, for each place before a block where sections lie: varint: how many blocks since the last such place, at least 1, or since the chapter's start; varint: length of these sections, at least 1 |
 //!
 //! A run is a number of blocks, one after the other, that are alike:
 //!
@@ -31,30 +42,32 @@
 //! | varint | dictionary | only if flagged |
 //! | varint | model | only if flagged |
 //! | | lengths | decoded length of each block |
-//! | | stored lengths | stored length of each block |
+//! | | stored lengths | stored length of each block, its checksum included |
 //!
 //! Both lists of lengths are written in one of two ways:
 //!
 //! | size | field | meaning |
 //! |---|---|---|
-//! | varint | tag | 0: an Elias-Fano sequence follows, of where each block ends, counted from the start of the run; `2 * len`: every block has this length; `2 * len + 1`: every block but the last one |
+//! | varint | tag | 0: an Elias-Fano sequence follows, of where each block ends, counted from the start of the run, sections between blocks left out; `2 * len`: every block has this length; `2 * len + 1`: every block but the last one |
 //! | varint | last | length of the last block, below `len`; only if the tag is odd |
 //!
 //! The first run starts at the chapter's first byte, every other one where the
-//! run before it ends; where the last one ends, the sections of the chapter begin.
+//! run before ends (or behind the gap there); where the last one ends, the last sections of
+//! the chapter begin.
+
+use std::ops::Range;
 
 use crate::elias_fano::EliasFano;
 use crate::envelope::{Kind, Section, SectionRef};
 use crate::error::{Error, Result};
-use crate::wire::{Put, Take, crc64_join};
+use crate::wire::{Put, Take};
 
 /// Most blocks in a chapter.
 pub(crate) const MAX_BLOCKS: usize = 4096;
-/// Content at which a chapter ends even with fewer blocks, when there is `before` it.
-/// It is what a file loses at most that is cut: never more than is left, but for 1 MiB.
-pub(crate) fn chapter_content(before: u64) -> u64 {
-    before.clamp(1 << 20, 64 << 20)
-}
+/// Content at which a chapter ends even with fewer blocks.
+pub(crate) const CHAPTER_CONTENT: u64 = 64 << 20;
+/// Length of the checksum behind a block's stored bytes.
+pub(crate) const CHECKSUM: usize = 4;
 /// The longest block that is read.
 pub(crate) const MAX_BLOCK: u64 = 1 << 26;
 
@@ -71,13 +84,20 @@ pub(crate) struct Block {
     /// Offset of its first decoded byte in the archive, and how many there are.
     pub offset: u64,
     pub len: u64,
-    /// Position of its first stored byte in the file, and how many there are.
+    /// Position of its first stored byte in the file, and how many there are, with
+    /// the checksum behind them.
     pub pos: u64,
     pub stored_len: u64,
     /// Codec by number, as stored: it may be one that is not known here.
     pub codec: u8,
     pub part: u64,
-    pub checksum: u32,
+}
+
+impl Block {
+    /// Where its checksum ends in the file.
+    pub fn end(&self) -> u64 {
+        self.pos + self.stored_len
+    }
 }
 
 /// Lengths of the blocks of a run, added up.
@@ -173,12 +193,25 @@ pub(crate) struct Table {
     pub first_block: u64,
     pub pos: u64,
     runs: Vec<Run>,
-    checksums: Vec<u32>,
-    /// CRC-64 of the decoded bytes.
-    pub content: u64,
-    /// Decoded and stored bytes of all blocks.
+    /// Where sections lie before blocks.
+    gaps: Vec<Gap>,
+    blocks: usize,
+    /// Decoded and stored bytes of all blocks, checksums included, and of all sections
+    /// between them.
     pub len: u64,
     pub stored_len: u64,
+    pub gap_len: u64,
+    /// Bytes of the list of gaps in the table.
+    pub gaps_size: u64,
+}
+
+/// Sections before a block of a chapter.
+#[derive(Debug)]
+struct Gap {
+    /// The block behind them.
+    block: usize,
+    /// Bytes of all sections before that block.
+    len: u64,
 }
 
 impl Table {
@@ -193,25 +226,38 @@ impl Table {
             first_block: section.number,
             pos,
             runs: Vec::with_capacity(runs),
-            checksums: Vec::new(),
-            content: 0,
+            gaps: Vec::new(),
+            blocks: 0,
             len: 0,
             stored_len: 0,
+            gap_len: 0,
+            gaps_size: 0,
         };
-        let mut blocks = 0;
         for _ in 0..runs {
-            let run = table.take_run(&mut take, blocks)?;
-            blocks += run.blocks;
+            let run = table.take_run(&mut take, table.blocks)?;
+            table.blocks += run.blocks;
             table.len += run.lens.total();
             table.stored_len += if run.part == 0 { run.stored.total() } else { 0 };
             table.runs.push(run);
         }
-        table.checksums = (0..blocks).map(|_| take.u32()).collect::<Result<_>>()?;
-        table.content = take.u64()?;
-        take.end()?;
+        table.gaps_size = take.remaining() as u64;
+        while take.remaining() > 0 {
+            let (blocks, len) = (take.count(MAX_BLOCKS as u64)?, take.count(back)?);
+            let block = table.gaps.last().map_or(0, |gap| gap.block) + blocks;
+            table.gap_len += len as u64;
+            // There are at most 4,096 of these, none longer than a file: no sum overflows.
+            if (blocks == 0 && !table.gaps.is_empty())
+                || len == 0
+                || block >= table.blocks
+                || table.gap_len > back
+            {
+                return Err(take.corrupt());
+            }
+            table.gaps.push(Gap { block, len: table.gap_len });
+        }
         let limit = i64::MAX as u64;
         let too_far = table.offset > limit || table.first_block > limit;
-        if table.stored_len > back || too_far {
+        if table.stored_len > back - table.gap_len || too_far {
             return Err(take.corrupt());
         }
         Ok(table)
@@ -245,7 +291,9 @@ impl Table {
         };
         for i in 0..blocks {
             let ((from, to), (stored_from, stored_to)) = (run.lens.span(i), run.stored.span(i));
-            if to - from > MAX_BLOCK || stored_to - stored_from > to - from {
+            let (len, stored_len) = (to - from, stored_to - stored_from);
+            let fits = (1..=len).contains(&stored_len.saturating_sub(CHECKSUM as u64));
+            if len > MAX_BLOCK || !fits {
                 return Err(take.corrupt());
             }
         }
@@ -253,7 +301,26 @@ impl Table {
     }
 
     pub fn blocks(&self) -> usize {
-        self.checksums.len()
+        self.blocks
+    }
+
+    /// Where the last block ends, and the last sections of the chapter begin.
+    pub fn end(&self) -> u64 {
+        self.pos + self.stored_len + self.gap_len
+    }
+
+    /// Where sections lie, in order: how many blocks of the chapter are before them, and their
+    /// positions. The last are those between the last block and this table, which lies at `pos`.
+    pub fn spaces(&self, pos: u64) -> Vec<(usize, Range<u64>)> {
+        let mut spaces = Vec::with_capacity(self.gaps.len() + 1);
+        let mut before = 0;
+        for gap in &self.gaps {
+            let end = self.block(gap.block).pos;
+            spaces.push((gap.block, end - (gap.len - before)..end));
+            before = gap.len;
+        }
+        spaces.push((self.blocks, self.end()..pos));
+        spaces
     }
 
     /// The block that holds the byte at this offset of the archive, which lies in the chapter.
@@ -271,15 +338,16 @@ impl Table {
 
     fn block_of(&self, run: &Run, i: usize) -> Block {
         let ((from, to), (stored_from, stored_to)) = (run.lens.span(i), run.stored.span(i));
+        let gaps = self.gaps.partition_point(|gap| gap.block <= run.first + i);
+        let gap_len = if gaps == 0 { 0 } else { self.gaps[gaps - 1].len };
         Block {
             number: self.first_block + (run.first + i) as u64,
             offset: self.offset + run.offset + from,
             len: to - from,
-            pos: self.pos + run.pos + stored_from,
+            pos: self.pos + run.pos + gap_len + stored_from,
             stored_len: stored_to - stored_from,
             codec: run.codec,
             part: run.part,
-            checksum: self.checksums[run.first + i],
         }
     }
 }
@@ -289,13 +357,16 @@ impl Table {
 pub(crate) struct TableBuilder {
     /// Per run: codec, and the decoded and stored length of each block.
     runs: Vec<(u8, Vec<u64>, Vec<u64>)>,
-    checksums: Vec<u32>,
-    content: u64,
+    /// Blocks before each gap, and how long it is; the last one may yet prove to be
+    /// behind the last block, and then it is none.
+    gaps: Vec<(usize, u64)>,
+    blocks: usize,
     len: u64,
 }
 
 impl TableBuilder {
-    pub fn push(&mut self, codec: u8, len: u64, stored_len: u64, checksum: u32) {
+    /// Adds a block of `len` decoded and `stored_len` stored bytes, checksum included.
+    pub fn push(&mut self, codec: u8, len: u64, stored_len: u64) {
         if self.runs.last().is_none_or(|(last, ..)| *last != codec) {
             self.runs.push((codec, Vec::new(), Vec::new()));
         }
@@ -303,23 +374,23 @@ impl TableBuilder {
             lens.push(len);
             stored_lens.push(stored_len);
         }
-        self.checksums.push(checksum);
-    }
-
-    /// Tells the checksum of the next `len` decoded bytes.
-    pub fn add_content(&mut self, checksum: u64, len: u64) {
-        self.content = crc64_join(self.content, checksum, len);
+        self.blocks += 1;
         self.len += len;
     }
 
+    /// Tells of so many bytes of sections behind the last block.
+    pub fn push_gap(&mut self, len: u64) {
+        match self.gaps.last_mut() {
+            Some((blocks, gap)) if *blocks == self.blocks => *gap += len,
+            _ => self.gaps.push((self.blocks, len)),
+        }
+    }
+
     pub fn blocks(&self) -> usize {
-        self.checksums.len()
+        self.blocks
     }
     pub fn len(&self) -> u64 {
         self.len
-    }
-    pub fn content(&self) -> u64 {
-        self.content
     }
     #[cfg(test)]
     pub fn stored_len(&self) -> u64 {
@@ -339,8 +410,12 @@ impl TableBuilder {
             Ends::put(lens, &mut payload);
             Ends::put(stored_lens, &mut payload);
         }
-        self.checksums.iter().for_each(|&checksum| payload.put_u32(checksum));
-        payload.put_u64(self.content);
+        let mut last = 0;
+        for &(blocks, len) in self.gaps.iter().filter(|(blocks, _)| *blocks < self.blocks) {
+            payload.put_varint((blocks - last) as u64);
+            payload.put_varint(len);
+            last = blocks;
+        }
         let start = out.len();
         Section::put(out, pos, Kind::ChapterTable, before, &payload, None);
         SectionRef { pos, len: (out.len() - start) as u64 }
@@ -352,14 +427,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn table_of(blocks: &[(u8, u64, u64)]) -> Table {
+    /// Codec, decoded and stored length of each block, and the sections behind it.
+    fn table_of(blocks: &[(u8, u64, u64, u64)]) -> Table {
         let mut builder = TableBuilder::default();
-        for (i, &(codec, len, stored)) in blocks.iter().enumerate() {
-            builder.push(codec, len, stored, i as u32);
-            builder.add_content(0, len);
+        let mut back = 0;
+        for &(codec, len, stored, gap) in blocks {
+            builder.push(codec, len, stored);
+            if gap > 0 {
+                builder.push_gap(gap);
+            }
+            back += stored + gap;
         }
-        let (mut out, pos) = (Vec::new(), 1000 + builder.stored_len());
-        let at = builder.put(&mut out, pos, builder.stored_len(), (5000, 77));
+        let (mut out, pos) = (Vec::new(), 1000 + back);
+        let at = builder.put(&mut out, pos, back, (5000, 77));
         let section = Section::parse(&out, pos, WHAT).unwrap();
         assert_eq!(section.at, at);
         Table::parse(&section).unwrap()
@@ -368,31 +448,37 @@ mod tests {
     proptest! {
         #[test]
         fn blocks_are_found_as_by_adding_up_their_lengths(
-            blocks in proptest::collection::vec((0u8..3, prop_oneof![Just(100u64), 1u64..300], 1u64..300), 1..200)
+            blocks in proptest::collection::vec(
+                (0u8..3, prop_oneof![Just(100u64), 1u64..300], 1u64..300, prop_oneof![4 => Just(0), 1 => 1u64..999]), 1..200)
         ) {
-            let blocks: Vec<_> = blocks.into_iter().map(|(c, len, stored)| (c, len, stored.min(len))).collect();
+            let blocks: Vec<_> =
+                blocks.into_iter().map(|(c, len, stored, gap)| (c, len, stored.min(len) + 4, gap)).collect();
             let table = table_of(&blocks);
-            let (mut offset, mut pos) = (5000, 1000);
-            for (i, &(codec, len, stored_len)) in blocks.iter().enumerate() {
-                let expected = Block {
-                    number: 77 + i as u64, offset, len, pos, stored_len, codec, part: 0, checksum: i as u32,
-                };
+            let (mut offset, mut pos, mut spaces) = (5000, 1000, Vec::new());
+            for (i, &(codec, len, stored_len, gap)) in blocks.iter().enumerate() {
+                let expected =
+                    Block { number: 77 + i as u64, offset, len, pos, stored_len, codec, part: 0 };
                 prop_assert_eq!(table.block(i), expected);
                 for at in [offset, offset + len / 2, offset + len - 1] {
                     prop_assert_eq!(table.find(at), expected);
                 }
                 offset += len;
                 pos += stored_len;
+                if gap > 0 || i + 1 == blocks.len() {
+                    spaces.push((i + 1, pos..pos + gap));
+                }
+                pos += gap;
             }
-            prop_assert_eq!((table.len, table.stored_len), (offset - 5000, pos - 1000));
+            prop_assert_eq!(table.len, offset - 5000);
+            prop_assert_eq!(table.spaces(pos), spaces);
         }
     }
 
     #[test]
     fn a_table_whose_blocks_start_before_the_file_or_end_behind_it_is_refused() {
         let mut builder = TableBuilder::default();
-        builder.push(0, 100, 100, 0);
-        for (pos, back) in [(100, 99), (100, 101), (50, 100)] {
+        builder.push(0, 96, 100);
+        for (pos, back) in [(100, 99), (99, 100), (50, 100)] {
             let mut out = Vec::new();
             builder.put(&mut out, pos, back, (0, 0));
             assert!(Table::parse(&Section::parse(&out, pos, WHAT).unwrap()).is_err());
@@ -403,12 +489,11 @@ mod tests {
     fn the_index_of_a_full_chapter_costs_no_more_than_two_and_a_tenth_bits_beyond_the_entropy() {
         for mean in [4096u64, 5000, 6000, 8000] {
             let mut builder = TableBuilder::default();
-            (0..4096).for_each(|i| builder.push(3, 16384, mean - 50 + i * 7 % 101, 0));
-            builder.add_content(0, 4096 * 16384);
+            (0..4096).for_each(|i| builder.push(3, 16384, mean - 50 + i * 7 % 101));
             let (mut out, far) = (Vec::new(), 1u64 << 40);
             builder.put(&mut out, far, builder.stored_len(), (far, far >> 14));
-            // Beside it: 4 bytes a block, the section's own checksum and the content's.
-            let bits = (out.len() - 4096 * 4 - 12) as f64 * 8.0 / 4096.0;
+            // Beside it: the section's own checksum.
+            let bits = (out.len() - 4) as f64 * 8.0 / 4096.0;
             let mean = (builder.stored_len() as f64 / 4096.0).log2();
             assert!(bits <= 2.1 + mean, "{bits} {mean}");
         }

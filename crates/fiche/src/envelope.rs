@@ -402,6 +402,11 @@ pub(crate) fn ends_with_trailer(source: &dyn ReadAt) -> Result<bool> {
     }
 }
 
+/// True when these bytes are a trailer, whatever they lead to.
+pub(crate) fn is_trailer(bytes: &[u8]) -> bool {
+    bytes.len() == TRAILER_LEN as usize && bytes.ends_with(&END_MAGIC)
+}
+
 /// Where the footer of a file that ends at `end` lies, by its trailer.
 pub(crate) fn read_trailer(source: &dyn ReadAt, end: u64) -> Result<SectionRef> {
     let corrupt =

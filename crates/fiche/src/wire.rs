@@ -52,12 +52,65 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
+/// Added to the CRC-32C of a block. It keeps other bytes that have their CRC-32C behind them,
+/// in a block or not, from passing for a block.
+const BLOCK: u32 = 0x6669_6300;
+
+/// The checksum behind a block's stored bytes.
+pub(crate) fn block_checksum(stored: &[u8], codec: u8) -> [u8; 4] {
+    crc32c(stored).wrapping_add(BLOCK).wrapping_add(u32::from(codec)).to_le_bytes()
+}
+
+/// The number of the codec if this is the checksum of a block whose stored bytes have this CRC-32C.
+pub(crate) fn codec_of(checksum: [u8; 4], crc: u32) -> Option<u8> {
+    let number = u32::from_le_bytes(checksum).wrapping_sub(crc).wrapping_sub(BLOCK);
+    u8::try_from(number).ok()
+}
+
 /// CRC-32C of several pieces, as if they were joined.
 pub(crate) fn crc32c_of(pieces: &[&[u8]]) -> u32 {
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
     pieces.iter().for_each(|piece| digest.update(piece));
     digest.finalize() as u32
 }
+
+/// CRC-32C of bytes that come one by one, known after each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crc32c(u32);
+
+impl Default for Crc32c {
+    fn default() -> Crc32c {
+        Crc32c(!0)
+    }
+}
+
+impl Crc32c {
+    #[expect(clippy::indexing_slicing, reason = "a byte is below 256")]
+    pub fn push(&mut self, byte: u8) {
+        self.0 = CRC32C[usize::from(self.0 as u8 ^ byte)] ^ self.0 >> 8;
+    }
+
+    pub fn get(self) -> u32 {
+        !self.0
+    }
+}
+
+/// What a byte does to CRC-32C.
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, which checks it")]
+const CRC32C: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut value, mut bit) = (byte as u32, 0);
+        while bit < 8 {
+            value = if value & 1 == 1 { value >> 1 ^ 0x82F6_3B78 } else { value >> 1 };
+            bit += 1;
+        }
+        table[byte] = value;
+        byte += 1;
+    }
+    table
+};
 
 /// CRC-64 of these bytes; about 0.03 ns a byte.
 pub(crate) fn crc64(bytes: &[u8]) -> u64 {

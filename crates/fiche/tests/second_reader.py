@@ -25,6 +25,7 @@ import zstandard
 MAGIC = bytes.fromhex("8F 66 69 63 68 65 0D 0A")
 MARKER = bytes.fromhex("9E F1 C4 E5")
 HEADER = TRAILER = 32
+CHECKSUM, BLOCK_CHECKSUM = 4, 0x66696300
 CHAPTER_TABLE, RECORD_PAGE, NODE, NAME_PAGE, FOOTER = 3, 4, 6, 7, 8
 SECTIONS = {CHAPTER_TABLE: "chapter table", RECORD_PAGE: "record page", NODE: "node",
             NAME_PAGE: "name page", FOOTER: "footer"}
@@ -77,23 +78,6 @@ def crc64(data: bytes, before: int = 0) -> int:
     for byte in data:
         value = TABLE_64[(value ^ byte) & 255] ^ value >> 8
     return value ^ ALL_ONES
-
-
-def crc64_combined(first: int, second: int, second_length: int) -> int:
-    """The CRC-64 of two parts, one after the other, from the CRC-64 of each."""
-    def product(a: int, b: int) -> int:  # of polynomials: the top bit is the constant
-        result = 0
-        for bit in range(63, -1, -1):
-            result ^= b if a >> bit & 1 else 0
-            b = b >> 1 ^ (TABLE_64[128] if b & 1 else 0)  # this entry is the polynomial
-        return result
-
-    power = 1 << 63 - 8  # x to the 8th: one byte further
-    while second_length:
-        first = product(first, power) if second_length & 1 else first
-        power = product(power, power)
-        second_length >>= 1
-    return first ^ second
 
 
 # Integers and what is made of them
@@ -334,9 +318,8 @@ class Block:
     offset: int
     length: int
     position: int
-    stored: int
+    stored: int  # without its checksum
     codec: int
-    checksum: int = 0
 
 
 @dataclass(eq=False)
@@ -473,13 +456,13 @@ def read_lengths(table: Cursor, count: int) -> list[int]:
         if tag & 1:
             lengths[-1] = table.varint()
             table.require(lengths[-1] < tag >> 1, "length of the last block")
-    table.require(1 <= min(lengths) and max(lengths) <= LONGEST_BLOCK, "length of a block")
+    table.require(1 <= min(lengths), "length of a block")
     return lengths
 
 
 @lru_cache(64)
-def read_chapter_table(archive: Archive, chapter: Chapter) -> tuple[list[Block], int]:
-    """The blocks of a chapter, and the CRC-64 of what they hold."""
+def read_chapter_table(archive: Archive, chapter: Chapter) -> list[Block]:
+    """The blocks of a chapter."""
     section = read_section(
         archive.file, CHAPTER_TABLE, chapter.position, chapter.length, archive.limit)
     table = section.payload
@@ -496,26 +479,35 @@ def read_chapter_table(archive: Archive, chapter: Chapter) -> tuple[list[Block],
         # Parts, dictionaries and models have flags, but there is none to refer to.
         table.require(flags == 0, "flags of a run")
         for length, stored in zip(read_lengths(table, count), read_lengths(table, count)):
-            table.require(stored <= length, "stored length of a block")
+            table.require(length <= LONGEST_BLOCK, "length of a block")
+            table.require(1 <= stored - CHECKSUM <= length, "stored length of a block")
             number = chapter.number + len(blocks)
-            blocks.append(Block(number, offset, length, position, stored, codec))
+            blocks.append(Block(number, offset, length, position, stored - CHECKSUM, codec))
             offset += length
             position += stored
     table.require(len(blocks) == chapter.count, "count of blocks")
     table.require(offset == chapter.offset + chapter.decoded, "decoded bytes of the chapter")
+    # Sections between blocks move all that is behind them.
+    at, first = 0, True
+    while table.at < len(table.data):
+        since, gap = table.varint(), table.varint()
+        at += since
+        table.require((since > 0 or first) and gap > 0 and at < len(blocks), "gap between blocks")
+        for block in blocks[at:]:
+            block.position += gap
+        position, first = position + gap, False
     table.require(position <= chapter.position, "blocks behind their table")
-    for block in blocks:
-        block.checksum = table.fixed(4)
-    content = table.fixed(8)
-    table.finish()
-    return blocks, content
+    return blocks
 
 
 @lru_cache(2)
 def read_block(archive: Archive, block: Block) -> bytes:
     what = f"block {block.number}"
-    data = read_at(archive.file, block.position, block.stored, archive.limit, what)
-    require(crc32c(data) == block.checksum, f"{what}: checksum", block.position)
+    data = read_at(archive.file, block.position, block.stored + CHECKSUM, archive.limit, what)
+    data, checksum = data[:-CHECKSUM], int.from_bytes(data[-CHECKSUM:], "little")
+    codec = 0 if block.stored == block.length else block.codec
+    expected = (crc32c(data) + BLOCK_CHECKSUM + codec) % (1 << 32)
+    require(checksum == expected, f"{what}: checksum", block.position)
     if block.stored == block.length:
         return data
     return decode(DECODERS[block.codec], data, block.length, what, block.position)
@@ -526,7 +518,7 @@ def read_content(archive: Archive, start: int, end: int) -> Iterator[bytes]:
     while start < end:
         # Chapters without content share their offset with the next: the last one is meant.
         index = bisect_right(archive.chapters, start, key=lambda chapter: chapter.offset) - 1
-        blocks, _ = read_chapter_table(archive, archive.chapters[index])
+        blocks = read_chapter_table(archive, archive.chapters[index])
         block = blocks[bisect_right(blocks, start, key=lambda block: block.offset) - 1]
         piece = read_block(archive, block)[start - block.offset:end - block.offset]
         yield piece
@@ -537,14 +529,10 @@ def check_content(archive: Archive) -> str:
     """Compares all that is decoded with its checksums; gives its SHA-256."""
     whole, digest = 0, hashlib.sha256()
     for chapter in archive.chapters:
-        blocks, expected = read_chapter_table(archive, chapter)
-        content = 0
-        for block in blocks:
+        for block in read_chapter_table(archive, chapter):
             data = read_block(archive, block)
-            content = crc64(data, content)
+            whole = crc64(data, whole)
             digest.update(data)
-        require(content == expected, "content of a chapter", chapter.position)
-        whole = crc64_combined(whole, content, chapter.decoded)
     require(whole == archive.content, "content", archive.limit)
     for position, length, checksum in archive.superseded:
         data = read_at(archive.file, position, length, archive.limit, "superseded range")

@@ -1,9 +1,10 @@
 //! Joins archives without compressing anything again.
 
 use std::io::Write;
+use std::ops::Range;
 
 use crate::archive::format::Footer;
-use crate::archive::reader::Reader;
+use crate::archive::reader::{Reader, verified};
 use crate::archive::writer::Sink;
 use crate::blocks::{Block, Table};
 use crate::codec::Scratch;
@@ -11,7 +12,7 @@ use crate::envelope::{Container, HEADER_LEN, Kind as SectionKind, Section, heade
 use crate::error::{Error, Place, Result};
 use crate::io::ReadAt;
 use crate::records::{Entry, Kind, Names, Page, build_name_tree, parse_page};
-use crate::wire::crc32c;
+use crate::wire::crc64_join;
 
 /// Stored bytes that are copied at a time.
 const PIECE: u64 = 1 << 20;
@@ -88,38 +89,39 @@ fn copy<W: Write>(
     let mut bytes = Vec::new();
     for (i, chapter) in inner.footer.chapters.iter().enumerate() {
         let table = inner.table(i)?;
-        copy_blocks(reader, table, sink, &mut bytes, progress)?;
-        let mut pos = table.pos + table.stored_len;
-        while pos < chapter.table.pos {
-            let section = Section::load_unknown(&inner.source, pos, chapter.table.pos)?;
-            pos = section.at.end();
-            let kind = match section.kind {
-                k if k == SectionKind::RecordPage as u8 => SectionKind::RecordPage,
-                k if k == SectionKind::BegunRecord as u8 => SectionKind::BegunRecord,
-                _ => continue,
-            };
-            let entries: Vec<Entry> = parse_page(&section)?
-                .into_iter()
-                .map(|entry| shift(entry, offset, record))
-                .collect();
-            let tree = trees.partition_point(|t| t.tree.first + t.tree.count <= section.number);
-            if let Some(names) = sorted_names.get_mut(tree)
-                && kind == SectionKind::RecordPage
-                && matches!(trees[tree].names, Names::Sorted(_))
-            {
-                let first = section.number - trees[tree].tree.first;
-                let named = (first..).zip(&entries).filter(|(_, e)| !e.name.is_empty());
-                names.extend(named.map(|(number, e)| (e.name.clone(), number)));
+        let mut block = 0;
+        for (end, space) in table.spaces(chapter.table.pos) {
+            copy_blocks(reader, table, block..end, sink, &mut bytes, progress)?;
+            block = end;
+            let mut pos = space.start;
+            while pos < space.end {
+                let section = Section::load_unknown(&inner.source, pos, space.end)?;
+                pos = section.at.end();
+                let kind = match section.kind {
+                    k if k == SectionKind::RecordPage as u8 => SectionKind::RecordPage,
+                    k if k == SectionKind::BegunRecord as u8 => SectionKind::BegunRecord,
+                    _ => continue,
+                };
+                let entries: Vec<Entry> = parse_page(&section)?
+                    .into_iter()
+                    .map(|entry| shift(entry, offset, record))
+                    .collect();
+                let tree = trees.partition_point(|t| t.tree.first + t.tree.count <= section.number);
+                if let Some(names) = sorted_names.get_mut(tree)
+                    && kind == SectionKind::RecordPage
+                    && matches!(trees[tree].names, Names::Sorted(_))
+                {
+                    let first = section.number - trees[tree].tree.first;
+                    let named = (first..).zip(&entries).filter(|(_, e)| !e.name.is_empty());
+                    names.extend(named.map(|(number, e)| (e.name.clone(), number)));
+                }
+                let page = Page::of(entries, section.number + record, section.offset + offset);
+                sink.put_page(&page, kind)?;
             }
-            let page = Page::of(entries, section.number + record, section.offset + offset);
-            sink.put(|pos, out, scratch| {
-                let child = page.put(out, pos, kind, scratch);
-                (kind == SectionKind::RecordPage).then_some(child)
-            })?;
         }
-        sink.chapter().add_content(table.content, table.len);
         sink.end_table()?;
     }
+    sink.footer.content = crc64_join(sink.footer.content, inner.footer.content, inner.footer.len);
     let mut children = std::mem::take(&mut sink.children).into_iter().peekable();
     for (tree, mut names) in trees.iter().zip(sorted_names) {
         let end = record + tree.tree.first + tree.tree.count;
@@ -152,31 +154,27 @@ fn shift(mut entry: Entry, offset: u64, record: u64) -> Entry {
 fn copy_blocks<W: Write>(
     reader: &Reader,
     table: &Table,
+    blocks: Range<usize>,
     sink: &mut Sink<W>,
     bytes: &mut Vec<u8>,
     progress: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<()> {
     let mut piece: Vec<Block> = Vec::new();
-    for i in 0..table.blocks() {
+    for i in blocks.clone() {
         let block = table.block(i);
         if block.part != 0 {
             return Err(Error::Unsupported { what: "part", found: block.part });
         }
         piece.push(block);
-        let (start, end) = (piece[0].pos, block.pos + block.stored_len);
-        if end - start < PIECE && i + 1 < table.blocks() {
+        let (start, end) = (piece[0].pos, block.end());
+        if end - start < PIECE && i + 1 < blocks.end {
             continue;
         }
         bytes.resize((end - start) as usize, 0);
         reader.inner().source.read_at(start, bytes)?;
         for block in piece.drain(..) {
-            let stored =
-                (block.pos - start) as usize..(block.pos + block.stored_len - start) as usize;
-            if crc32c(&bytes[stored]) != block.checksum {
-                let at = Place::Block { block: block.number, pos: block.pos };
-                return Err(Error::Corrupt { what: "stored block", at });
-            }
-            sink.chapter().push(block.codec, block.len, block.stored_len, block.checksum);
+            verified(&block, &bytes[(block.pos - start) as usize..(block.end() - start) as usize])?;
+            sink.chapter().push(block.codec, block.len, block.stored_len);
         }
         sink.write(bytes)?;
         progress(end - start)?;

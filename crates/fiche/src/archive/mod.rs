@@ -33,6 +33,7 @@ mod format;
 mod merge;
 mod place;
 mod reader;
+mod rebuild;
 mod recover;
 
 mod restore;

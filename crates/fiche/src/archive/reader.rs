@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::archive::format::{ChapterRef, Footer};
 use crate::archive::stream::Stream;
-use crate::blocks::{Block, Table};
+use crate::blocks::{Block, CHECKSUM, Table};
 use crate::cache::Cache;
 use crate::codec::{self, Codec};
 use crate::envelope::{
@@ -14,7 +14,7 @@ use crate::envelope::{
 use crate::error::{Error, Place, Result};
 use crate::io::{ReadAt, within};
 use crate::records::{Entry, Index, Kind};
-use crate::wire::crc32c;
+use crate::wire::block_checksum;
 
 /// Stored bytes that neighbouring blocks are fetched in at once.
 const FETCH: u64 = 1 << 20;
@@ -62,7 +62,7 @@ impl OpenOptions {
             (Err(error), _) => return Err(error),
         };
         header.valid?;
-        Ok(Reader::new(source, end, section, footer, Vec::new(), self))
+        Ok(Reader::new(source, end, section, footer, self))
     }
 }
 
@@ -90,8 +90,9 @@ pub(super) struct Inner {
     pub footer: Footer,
     tables: Vec<OnceLock<Table>>,
     pub index: Index,
-    /// Records of which only the beginning was recovered.
-    incomplete: Vec<u64>,
+    /// Of a recovered archive: the record of which only the beginning is left, and where in the
+    /// content what is left of it ends.
+    pub incomplete: Option<(u64, u64)>,
     cache: Cache<Vec<u8>>,
     /// Boxed, so that taking one and giving it back moves a pointer.
     #[expect(clippy::vec_box, reason = "a scratch is hundreds of bytes")]
@@ -118,7 +119,7 @@ struct Window {
 
 impl Window {
     fn holds(&self, block: &Block) -> bool {
-        block.pos >= self.pos && block.pos + block.stored_len <= self.pos + self.len as u64
+        block.pos >= self.pos && block.end() <= self.pos + self.len as u64
     }
 
     /// The stored bytes of a block; when they are not here yet, they are fetched
@@ -172,16 +173,40 @@ impl Reader {
         end: u64,
         footer_at: SectionRef,
         footer: Footer,
-        incomplete: Vec<u64>,
         options: &OpenOptions,
     ) -> Reader {
         let tables = footer.chapters.iter().map(|_| OnceLock::new()).collect();
         let index = Index::new(source.clone(), footer.trees.clone());
         let cache = Cache::new(options.cache);
         let scratch = Mutex::new(Vec::new());
-        let inner =
-            Inner { source, end, footer_at, footer, tables, index, incomplete, cache, scratch };
+        let inner = Inner {
+            source,
+            end,
+            footer_at,
+            footer,
+            tables,
+            index,
+            incomplete: None,
+            cache,
+            scratch,
+        };
         Reader { inner: Arc::new(inner) }
+    }
+
+    /// A recovered archive: these tables are known, and this record has no end.
+    pub(super) fn recovered(
+        self,
+        tables: Vec<(usize, Table)>,
+        incomplete: Option<(u64, u64)>,
+    ) -> Reader {
+        let mut reader = self;
+        if let Some(inner) = Arc::get_mut(&mut reader.inner) {
+            inner.incomplete = incomplete;
+            for (i, table) in tables {
+                inner.tables[i] = OnceLock::from(table);
+            }
+        }
+        reader
     }
 
     pub(super) fn inner(&self) -> &Inner {
@@ -197,7 +222,7 @@ impl Reader {
     /// True for a record of which [`recover`](Reader::recover) found only the beginning.
     #[must_use]
     pub fn is_incomplete(&self, number: u64) -> bool {
-        self.inner.incomplete.contains(&number)
+        self.inner.incomplete.is_some_and(|(incomplete, _)| incomplete == number)
     }
 
     /// The entry of the record of this number.
@@ -283,7 +308,12 @@ impl Reader {
     }
 
     /// Whatever the index says, a record lies in the archive and links lead back.
-    fn check_entry(&self, number: u64, entry: Entry) -> Result<Entry> {
+    fn check_entry(&self, number: u64, mut entry: Entry) -> Result<Entry> {
+        if let Some((incomplete, end)) = self.inner.incomplete
+            && incomplete == number
+        {
+            entry.range.end = end;
+        }
         if entry.range.end > self.len() {
             return Err(Error::Corrupt { what: "record page", at: Place::Record(number) });
         }
@@ -309,28 +339,38 @@ impl Reader {
             writer: footer.note("writer").unwrap_or("unknown").to_owned(),
             ..Info::default()
         };
-        let (mut block_bytes, mut tables) = (0, 0);
         for (i, chapter) in footer.chapters.iter().enumerate() {
             let table = self.inner.table(i)?;
-            block_bytes += table.stored_len;
-            tables += chapter.table.len;
-            // Of each block, of the content, of the section.
-            info.checksum_bytes += 4 * chapter.blocks + 8 + 4;
-            info.record_bytes += chapter.table.pos - table.pos - table.stored_len;
+            let checksums = CHECKSUM as u64 * chapter.blocks;
+            info.compressed_bytes += table.stored_len - checksums;
+            // Of each block; of the section.
+            info.checksum_bytes += checksums + 4;
+            // A table that was lost and found out has no section.
+            info.index_bytes += chapter.table.len.saturating_sub(4 + table.gaps_size);
+            // Without records there would be no sections between blocks, and no list of them.
+            info.record_bytes +=
+                table.gap_len + table.gaps_size + (chapter.table.pos - table.end());
         }
-        let superseded: u64 = footer.superseded.iter().map(|s| s.at.len).sum();
-        let footers: u64 = footer.links.iter().map(|link| link.at.len).sum();
         // Each has a length before it, of a byte.
-        let notes: usize = footer.notes.iter().map(|(k, v)| k.len() + v.len() + 2).sum();
-        info.envelope_bytes = HEADER_LEN + TRAILER_LEN - 2 * 4 + notes as u64;
-        let sections = tables + footers + TRAILER_LEN + HEADER_LEN;
-        info.checksum_bytes += 2 * 4 + footer.links.len() as u64 * (4 + 8);
-        info.index_bytes = sections - info.checksum_bytes - info.envelope_bytes;
-        info.superseded_bytes = superseded + (info.stored_bytes - self.inner.end);
+        let notes = footer.notes.iter().map(|(k, v)| (k.len() + v.len() + 2) as u64).sum::<u64>();
+        info.envelope_bytes = HEADER_LEN + TRAILER_LEN - 2 * 4 + notes;
+        info.checksum_bytes += 2 * 4;
+        for link in &footer.links {
+            info.checksum_bytes += 4 + 8;
+            info.index_bytes += link.at.len - (4 + 8);
+        }
+        // They are in the last footer, which need not be a long one where it is damaged.
+        info.index_bytes = info.index_bytes.saturating_sub(notes);
+        info.superseded_bytes = info.stored_bytes - self.inner.end;
+        info.superseded_bytes += footer.superseded.iter().map(|s| s.at.len).sum::<u64>();
         // What is left are the nodes and name pages behind the chapters.
-        let known = block_bytes + sections + info.record_bytes + info.superseded_bytes;
+        let known = info.compressed_bytes
+            + info.checksum_bytes
+            + info.index_bytes
+            + info.envelope_bytes
+            + info.record_bytes
+            + info.superseded_bytes;
         info.record_bytes += info.stored_bytes.saturating_sub(known);
-        info.compressed_bytes = block_bytes;
         Ok(info)
     }
 
@@ -425,7 +465,7 @@ impl Inner {
         let chapter_ref = &self.footer.chapters[chapter];
         let last = end.min(chapter_ref.offset + chapter_ref.len) - 1;
         let block = self.table(chapter)?.find(last);
-        Ok(block.pos + block.stored_len)
+        Ok(block.end())
     }
 
     fn read(&self, range: Range<u64>, mut buf: &mut [u8], scratch: &mut Scratch) -> Result<()> {
@@ -439,7 +479,7 @@ impl Inner {
             };
             let until = match block.offset + block.len < chapter_end {
                 true => self.stored_until(chapter, chapter_end)?,
-                false => block.pos + block.stored_len,
+                false => block.end(),
             };
             loop {
                 let end = chapter_end.min(block.offset + block.len);
@@ -477,6 +517,15 @@ pub(super) fn load_table(source: &dyn ReadAt, chapter: &ChapterRef) -> Result<Ta
     if same { Ok(table) } else { Err(section.corrupt("chapter table")) }
 }
 
+/// The stored bytes of a block without their checksum, once it is verified.
+pub(super) fn verified<'a>(block: &Block, stored: &'a [u8]) -> Result<&'a [u8]> {
+    let corrupt = || Error::Corrupt { what: "stored block", at: place(block) };
+    let (stored, checksum) = stored.split_last_chunk::<CHECKSUM>().ok_or_else(corrupt)?;
+    let codec = if stored.len() as u64 == block.len { Codec::Copy as u8 } else { block.codec };
+    let right = block_checksum(stored, codec) == *checksum;
+    if right { Ok(stored) } else { Err(corrupt()) }
+}
+
 /// Verifies and decodes the stored bytes of a block.
 pub(super) fn decode_block(
     block: &Block,
@@ -484,12 +533,10 @@ pub(super) fn decode_block(
     buf: &mut [u8],
     scratch: &mut codec::Scratch,
 ) -> Result<()> {
-    if crc32c(stored) != block.checksum {
-        return Err(Error::Corrupt { what: "stored block", at: place(block) });
-    }
     if block.part != 0 {
         return Err(Error::Unsupported { what: "part", found: block.part });
     }
+    let stored = verified(block, stored)?;
     if stored.len() == buf.len() {
         buf.copy_from_slice(stored);
         return Ok(());
@@ -554,7 +601,7 @@ impl ReadAt for Reader {
                 next += 1;
             }
             let until = match scratch.window.holds(&block) {
-                true => block.pos + block.stored_len,
+                true => block.end(),
                 false => self.fetch_until(&block, &active, &order[next..], reads),
             };
             let result = self.read_block_for(&block, &active, until, reads, &mut scratch);
@@ -585,12 +632,12 @@ impl Reader {
             let c = &self.inner.footer.chapters[chapter];
             c.offset + c.len
         };
-        let Ok(table) = self.inner.table(chapter) else { return block.pos + block.stored_len };
+        let Ok(table) = self.inner.table(chapter) else { return block.end() };
         let end_of = |i: usize| reads[i].0 + reads[i].1.len() as u64;
         let last_of = |end: u64| table.find(end.min(chapter_end) - 1);
         let mut last = last_of(active.iter().map(|&i| end_of(i)).max().unwrap_or(block.offset + 1));
         for &i in later {
-            let far = last.pos + last.stored_len > block.pos + FETCH;
+            let far = last.end() > block.pos + FETCH;
             if far || reads[i].0 > last.offset + last.len || reads[i].0 >= chapter_end {
                 break;
             }
@@ -599,7 +646,7 @@ impl Reader {
                 last = last_of(end);
             }
         }
-        last.pos + last.stored_len
+        last.end()
     }
 
     /// Decodes a block once for all the reads in `active`, each of which needs some of it.

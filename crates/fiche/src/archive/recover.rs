@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::archive::format::{ChapterRef, Footer};
-use crate::archive::reader::{OpenOptions, Reader};
+use crate::archive::reader::{OpenOptions, Reader, load_table};
+use crate::archive::rebuild::Rebuilder;
 use crate::blocks::Table;
 use crate::envelope::{
     self, Container, HEADER_LEN, Kind as SectionKind, MARKER, Section, SectionRef,
@@ -28,13 +29,17 @@ pub struct Recovered {
     /// Records that had not ended where the file was cut, by number: only their
     /// beginnings are left.
     pub incomplete: Vec<u64>,
+    /// How many chapters have lost their tables, but not their blocks: these were found by
+    /// their own checksums.
+    pub rebuilt: u64,
 }
 
 impl Recovered {
     /// True when nothing was found to be lost.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        *self == Recovered::default()
+        let rebuilt = self.rebuilt;
+        *self == Recovered { rebuilt, ..Recovered::default() }
     }
 }
 
@@ -42,7 +47,8 @@ impl Reader {
     /// Opens what can still be read of an archive that [`open`](Reader::open)
     /// refuses, or whose index is damaged. Where the footer or the index is
     /// lost, the whole file is searched for chapter tables and record pages: that
-    /// takes one pass over it. Content keeps its offsets and records their
+    /// takes one pass over it. Where a chapter table is lost, its blocks are found by
+    /// their own checksums, each up to the first that is damaged: that decodes them. Content keeps its offsets and records their
     /// numbers; reading what is lost gives [`Error::Corrupt`].
     ///
     /// # Errors
@@ -55,33 +61,143 @@ impl Reader {
     /// [`Error::Io`]: crate::Error::Io
     pub fn recover(source: Arc<dyn ReadAt>) -> Result<(Reader, Recovered)> {
         let opened = Reader::open(source.clone());
-        if let Ok(reader) = &opened
-            && index_is_whole(reader)
-        {
-            let recovered = Recovered { lost: lost_chapters(reader), ..Recovered::default() };
-            return Ok((opened?, recovered));
-        }
+        let index_is_whole = opened.as_ref().is_ok_and(index_is_whole);
         // Fails where the file is not ours, or of another version.
         envelope::read_header(&source, Container::Archive)?;
-        let found = search(&source)?;
-        let (footer, cut) = match opened {
-            // What stays of the index is what was found, not what its footers lead to.
-            Ok(reader) => (reader.inner().footer.clone(), false),
-            Err(_) => (footer_of(&found.tables), true),
-        };
-        let mut footer = footer;
+        let cut = opened.is_err();
         let mut recovered = Recovered { cut, ..Recovered::default() };
-        footer.trees = trees_of(&found, footer.len, &mut recovered);
-        let records = footer.trees.last().map_or(0, |t| t.tree.first + t.tree.count);
-        recovered.records_lost =
-            footer.records.max(records) - footer.trees.iter().map(|t| t.tree.count).sum::<u64>();
-        footer.records = records;
-        let incomplete = recovered.incomplete.clone();
-        let (end, at) = (source.len(), SectionRef { pos: source.len(), len: 0 });
-        let reader = Reader::new(source, end, at, footer, incomplete, &OpenOptions::default());
+        let mut chapters = Chapters::default();
+        let found = if index_is_whole { Found::default() } else { search(&source)? };
+        let mut footer = match &opened {
+            Ok(reader) => reader.inner().footer.clone(),
+            Err(_) => footer_of(&found.tables),
+        };
+        chapters.load(&source, &mut footer, cut)?;
+        let (mut end, mut at) = (source.len(), SectionRef { pos: source.len(), len: 0 });
+        let mut incomplete = None;
+        if let (true, Ok(reader)) = (index_is_whole, &opened) {
+            (end, at) = (reader.inner().end, reader.inner().footer_at);
+        } else {
+            // What stays of the index is what was found, not what its footers lead to.
+            let before = footer.records;
+            let begun;
+            (footer.trees, begun) = trees_of(&found, footer.len);
+            footer.records = footer.trees.last().map_or(0, |t| t.tree.first + t.tree.count);
+            recovered.records_lost =
+                footer.records.max(before) - footer.trees.iter().map(|t| t.tree.count).sum::<u64>();
+            incomplete = begun.map(|(number, from, pos)| match cut {
+                true => (number, chapters.known_end(&source, &footer, from, pos)),
+                false => (number, from),
+            });
+            recovered.incomplete = incomplete.map(|(number, _)| number).into_iter().collect();
+        }
+        recovered.rebuilt = chapters.lost_tables;
+        let reader = Reader::new(source, end, at, footer, &OpenOptions::default());
+        let reader = reader.recovered(chapters.rebuilt, incomplete);
         recovered.lost = lost_chapters(&reader);
         Ok((reader, recovered))
     }
+}
+
+/// The tables of a damaged archive's chapters that were not found whole, but found out.
+#[derive(Default)]
+struct Chapters {
+    rebuilt: Vec<(usize, Table)>,
+    /// How many there are beside the one in which the file was cut.
+    lost_tables: u64,
+}
+
+impl Chapters {
+    /// Finds the blocks of chapters whose tables do not load; with `cut`, of what lies
+    /// behind the last one as well. Where not all of a chapter's blocks are found, the rest
+    /// of it becomes a chapter that is lost.
+    fn load(&mut self, source: &Arc<dyn ReadAt>, footer: &mut Footer, cut: bool) -> Result<()> {
+        let mut rebuilder = Rebuilder::new(source.clone());
+        let mut end = HEADER_LEN;
+        let chapters = std::mem::take(&mut footer.chapters);
+        let last = ChapterRef {
+            table: SectionRef { pos: source.len(), len: 0 },
+            offset: footer.len,
+            first_block: footer.blocks,
+            len: u64::MAX >> 1,
+            blocks: u64::MAX >> 1,
+        };
+        for chapter in chapters.into_iter().chain(cut.then_some(last)) {
+            let is_last = cut && chapter == last;
+            let from = std::mem::replace(&mut end, chapter.table.end());
+            if chapter.blocks == 0 || (!is_last && load_table(source, &chapter).is_ok()) {
+                footer.chapters.push(chapter);
+                continue;
+            }
+            let (mut rest, mut from) = (chapter, from);
+            let before = self.rebuilt.len();
+            while rest.blocks > 0
+                && let Some((table, pos)) =
+                    rebuilder.table(from, rest.blocks, (rest.offset, rest.first_block))?
+            {
+                let (len, blocks) = (table.len, table.blocks() as u64);
+                if len > rest.len || (len == rest.len) != (blocks == rest.blocks) {
+                    break;
+                }
+                let table_at = SectionRef { pos, len: 0 };
+                footer.chapters.push(ChapterRef { table: table_at, len, blocks, ..rest });
+                self.rebuilt.push((footer.chapters.len() - 1, table));
+                (rest.offset, rest.first_block) = (rest.offset + len, rest.first_block + blocks);
+                (rest.len, rest.blocks) = (rest.len - len, rest.blocks - blocks);
+                from = pos;
+            }
+            if is_last {
+                (footer.len, footer.blocks) = (rest.offset, rest.first_block);
+            } else {
+                self.lost_tables += u64::from(self.rebuilt.len() > before);
+                footer.chapters.extend((rest.blocks > 0).then_some(rest));
+            }
+        }
+        Ok(())
+    }
+
+    /// How far the content surely belongs to a record that was told at `pos` to have begun and
+    /// to reach at least to `from`, and whose end is told nowhere. That it ends is told right
+    /// behind the block in which it does: so all blocks are its own behind which
+    /// either another block follows or sections that are whole.
+    fn known_end(&self, source: &dyn ReadAt, footer: &Footer, from: u64, pos: u64) -> u64 {
+        let mut known = from;
+        for (i, chapter) in footer.chapters.iter().enumerate() {
+            let rebuilt = self.rebuilt.iter().find(|(number, _)| *number == i);
+            let loaded = if rebuilt.is_none() { load_table(source, chapter).ok() } else { None };
+            let Some(table) = rebuilt.map(|(_, table)| table).or(loaded.as_ref()) else {
+                match chapter.len {
+                    0 => continue,
+                    _ if chapter.offset < from => continue,
+                    _ => return known.max(chapter.offset),
+                }
+            };
+            let spaces = table.spaces(chapter.table.pos);
+            for (at, (blocks, space)) in spaces.iter().enumerate() {
+                if space.end <= pos || *blocks == 0 {
+                    continue;
+                }
+                let cut_here = rebuilt.is_some() && at + 1 == spaces.len();
+                let last = table.block(blocks - 1);
+                if cut_here || !sections_are_whole(source, space) {
+                    return known.max(last.offset);
+                }
+                known = known.max(last.offset + last.len);
+            }
+        }
+        known
+    }
+}
+
+fn sections_are_whole(source: &dyn ReadAt, space: &Range<u64>) -> bool {
+    let mut pos = space.start;
+    while pos < space.end {
+        match Section::load_unknown(source, pos, space.end) {
+            Ok(section) => pos = section.at.end(),
+            Err(_) => return false,
+        }
+    }
+    true
 }
 
 impl Reader {
@@ -164,7 +280,7 @@ struct Found {
 const EIO: i32 = 5;
 
 /// Reads what can be read at `pos`; sectors that cannot are zeros.
-fn read_sectors(source: &dyn ReadAt, pos: u64, buf: &mut [u8]) -> Result<()> {
+pub(super) fn read_sectors(source: &dyn ReadAt, pos: u64, buf: &mut [u8]) -> Result<()> {
     const SECTOR: usize = 4096;
     match source.read_at(pos, buf) {
         Err(Error::Io(error)) if error.raw_os_error() == Some(EIO) && buf.len() > SECTOR => {
@@ -272,28 +388,29 @@ impl Footer {
     }
 }
 
-/// Each record page as a tree of its own, and the last record that was begun.
-fn trees_of(found: &Found, len: u64, recovered: &mut Recovered) -> Vec<RecordTree> {
+/// Each record page as a tree of its own, and the last record that was begun: its number, to
+/// where it reaches at least, and the position of the section that says so.
+fn trees_of(found: &Found, len: u64) -> (Vec<RecordTree>, Option<(u64, u64, u64)>) {
     let mut pages = found.pages.clone();
     pages.sort_by_key(|&(first, ..)| first);
     let mut trees: Vec<RecordTree> = Vec::new();
     let mut next = 0;
+    let tree_of = |first, count, root| {
+        let tree = Tree { first, count, level: 0, root };
+        RecordTree { tree, names: Names::Unknown }
+    };
     for (first, count, root) in pages {
         if first >= next && first.checked_add(count).is_some_and(|end| end <= i64::MAX as u64) {
             next = first + count;
-            let tree = Tree { first, count, level: 0, root };
-            trees.push(RecordTree { tree, names: Names::Unknown });
+            trees.push(tree_of(first, count, root));
         }
     }
-    let begun = found.begun.iter().rev().find(|&&(number, end, _)| number >= next && end <= len);
-    if let Some(&(first, _, root)) = begun
-        && first < i64::MAX as u64
-    {
-        trees.push(RecordTree {
-            tree: Tree { first, count: 1, level: 0, root },
-            names: Names::Unknown,
-        });
-        recovered.incomplete.push(first);
-    }
-    trees
+    let mut begun = found.begun.iter().rev();
+    let last =
+        begun.find(|&&(first, end, _)| (next..i64::MAX as u64).contains(&first) && end <= len);
+    let last = last.map(|&(first, end, root)| {
+        trees.push(tree_of(first, 1, root));
+        (first, end, root.pos)
+    });
+    (trees, last)
 }

@@ -63,9 +63,9 @@ pub struct Restored {
     pub records: u64,
     /// Bytes of content written.
     pub bytes: u64,
-    /// Bytes of content that belong to no record, and so to no file: those of a
-    /// stream that was packed or appended. Counted when everything is restored.
-    pub without_record: u64,
+    /// Content that belongs to no record, and so to no file: of a stream that was packed
+    /// or appended, or of records whose names are lost. Told when everything is restored.
+    pub without_record: Vec<Range<u64>>,
     /// What could not be restored, or only in part.
     pub failed: Vec<Failure>,
 }
@@ -217,8 +217,8 @@ impl Restore {
     }
 }
 
-/// Bytes of content that no record has.
-fn without_record(reader: &Reader) -> u64 {
+/// Content that no record has.
+fn without_record(reader: &Reader) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for (_, entry) in reader.entries(0).flatten() {
         match ranges.last_mut().filter(|last| last.end == entry.range.start) {
@@ -228,12 +228,14 @@ fn without_record(reader: &Reader) -> u64 {
         }
     }
     ranges.sort_by_key(|range| range.start);
-    let (mut end, mut missing) = (0, 0);
-    for range in ranges {
-        missing += range.start.saturating_sub(end);
+    let (mut end, mut missing) = (0, Vec::new());
+    for range in ranges.into_iter().chain([reader.len()..reader.len()]) {
+        if range.start > end {
+            missing.push(end..range.start);
+        }
         end = end.max(range.end);
     }
-    missing + reader.len().saturating_sub(end)
+    missing
 }
 
 /// False for what would fail for every other file as well.

@@ -144,32 +144,17 @@ impl Reader {
                     continue;
                 }
             };
-            known.push(table.pos..table.pos + table.stored_len);
             known.push(chapter.table.pos..chapter.table.end());
             end = chapter.table.end();
-            let mut pos = table.pos + table.stored_len;
-            while pos < chapter.table.pos {
-                match Section::load_unknown(&inner.source, pos, chapter.table.pos) {
-                    Ok(section) => {
-                        known.push(pos..section.at.end());
-                        pos = section.at.end();
-                    }
-                    Err(Error::Io(error)) => return Err(error.into()),
-                    Err(error) => {
-                        // Record pages are found again through the index; what else
-                        // stands here is a begun record.
-                        let error = error.at(Place::Pos(pos));
-                        report.damage.push(Damage { error, content: None });
-                        known.push(pos..chapter.table.pos);
-                        break;
-                    }
-                }
+            let mut blocks_start = table.pos;
+            for (_, space) in table.spaces(chapter.table.pos) {
+                known.push(blocks_start..space.start);
+                blocks_start = space.end;
+                self.verify_space(space, known, report)?;
             }
-            let before = report.damage.len();
-            let (mut checksum, mut len, mut blocks) = (0, 0, Vec::new());
+            let mut blocks = Vec::new();
             let mut take = |done: Checked, report: &mut Report| -> Result<()> {
-                checksum = crc64_join(checksum, done.checksum, done.len);
-                len += done.len;
+                content = crc64_join(content, done.checksum, done.len);
                 report.blocks += done.blocks;
                 report.bytes += done.len;
                 report.damage.extend(done.damage);
@@ -178,8 +163,7 @@ impl Reader {
             for i in 0..table.blocks() {
                 let block = table.block(i);
                 blocks.push(block);
-                if block.pos + block.stored_len - blocks[0].pos >= PIECE || i + 1 == table.blocks()
-                {
+                if block.end() - blocks[0].pos >= PIECE || i + 1 == table.blocks() {
                     let piece = Piece { blocks: std::mem::take(&mut blocks) };
                     if let Some(done) = pipeline.push(piece) {
                         take(done, report)?;
@@ -189,16 +173,38 @@ impl Reader {
             while let Some(done) = pipeline.pop() {
                 take(done, report)?;
             }
-            if report.damage.len() == before && (checksum, len) != (table.content, table.len) {
-                let error =
-                    Error::Corrupt { what: "chapter content", at: Place::Pos(chapter.table.pos) };
-                report.damage.push(Damage { error, content: Some(range) });
-            }
-            content = crc64_join(content, table.content, table.len);
         }
         if report.damage.is_empty() && content != inner.footer.content {
             let error = Error::Corrupt { what: "content", at: Place::Pos(inner.footer_at.pos) };
             report.damage.push(Damage { error, content: None });
+        }
+        Ok(())
+    }
+
+    /// Accounts for the sections between two blocks.
+    fn verify_space(
+        &self,
+        space: Range<u64>,
+        known: &mut Vec<Range<u64>>,
+        report: &mut Report,
+    ) -> Result<()> {
+        let mut pos = space.start;
+        while pos < space.end {
+            match Section::load_unknown(&self.inner().source, pos, space.end) {
+                Ok(section) => {
+                    known.push(pos..section.at.end());
+                    pos = section.at.end();
+                }
+                Err(Error::Io(error)) => return Err(error.into()),
+                Err(error) => {
+                    // Record pages are found again through the index; what else
+                    // stands here is a begun record.
+                    let error = error.at(Place::Pos(pos));
+                    report.damage.push(Damage { error, content: None });
+                    known.push(pos..space.end);
+                    break;
+                }
+            }
         }
         Ok(())
     }

@@ -5,19 +5,22 @@ use std::io::{Read, Write};
 
 use crate::archive::format::{ChapterRef, Footer};
 use crate::archive::reader::Reader;
-use crate::blocks::{MAX_BLOCKS, TableBuilder, chapter_content};
+use crate::blocks::{CHAPTER_CONTENT, CHECKSUM, MAX_BLOCKS, TableBuilder};
 use crate::codec::{Codec, Scratch};
 use crate::envelope::{Container, HEADER_LEN, Kind as SectionKind, header, trailer};
 use crate::error::{Error, Result};
 use crate::io::into_io;
 use crate::parallel::{Pipeline, default_threads};
 use crate::records::{Child, Entry, NameWatch, Page, PageBuilder, RecordTree, build_tree};
-use crate::wire::{crc32c, crc64, crc64_join};
+use crate::wire::{block_checksum, crc64, crc64_join};
 
 /// Content goes to other threads in pieces of at least this size: handing over
 /// takes microseconds, which a small block should not pay alone.
 const BATCH: usize = 128 << 10;
-/// Record pages of one chapter, in memory: with more, the chapter ends.
+/// Records that have ended are told at least every so much content, and so is one that has
+/// begun and goes on: with less, a file that is cut keeps the content but not the names.
+const TELL: u64 = 1 << 20;
+/// Record pages in memory: with more, they are written.
 const MAX_PENDING_PAGES: usize = 4 << 20;
 /// With aligned records, a block is cut at this many times its length even
 /// where no record ends.
@@ -132,21 +135,17 @@ struct Batch {
     /// Room for them compressed; the first `stored_len` bytes are what is written.
     stored: Vec<u8>,
     stored_len: usize,
-    /// What follows these blocks, when the chapter ends with them.
-    tail: Option<Tail>,
-}
-
-/// The record pages of a chapter, written behind its blocks.
-struct Tail {
+    /// What follows these blocks.
     pages: Vec<(Page, SectionKind)>,
+    ends_chapter: bool,
 }
 
 /// The same blocks, compressed.
 struct Compressed {
     batch: Batch,
+    /// Stored length of each, checksum included.
     stored_lens: Vec<usize>,
     codec: Codec,
-    checksums: Vec<u32>,
     content: u64,
     result: Result<()>,
 }
@@ -157,38 +156,39 @@ fn compress(mut batch: Batch, codec: Codec, level: i32, scratch: &mut Scratch) -
     let mut done = Compressed {
         stored_lens: Vec::with_capacity(blocks),
         codec,
-        checksums: Vec::with_capacity(blocks),
         content: crc64(&batch.data),
         result: Ok(()),
         batch: Batch::default(),
     };
-    if batch.stored.len() < batch.data.len() {
-        batch.stored.resize(batch.data.len(), 0);
+    let room = batch.data.len() + blocks * CHECKSUM;
+    if batch.stored.len() < room {
+        batch.stored.resize(room, 0);
     }
     let (mut start, mut filled) = (0, 0);
     for &end in &batch.ends {
         let block = &batch.data[start..end];
         // A block that does not shrink is stored as it is: so there is always room.
-        let room = &mut batch.stored[filled..filled + block.len()];
+        let room = &mut batch.stored[filled..filled + block.len() + CHECKSUM];
         let shorter = block.len() - 1;
         let packed = match codec {
             Codec::Copy => Ok(None),
             _ => codec.compress(level, block.into(), (&mut room[..shorter]).into(), scratch),
         };
-        let len = match packed {
-            Ok(Some(len)) => len,
+        let (len, number) = match packed {
+            Ok(Some(len)) => (len, codec as u8),
             Ok(None) => {
-                room.copy_from_slice(block);
-                block.len()
+                room[..block.len()].copy_from_slice(block);
+                (block.len(), Codec::Copy as u8)
             }
             Err(error) => {
                 done.result = Err(error);
                 break;
             }
         };
-        done.stored_lens.push(len);
-        done.checksums.push(crc32c(&room[..len]));
-        filled += len;
+        let (stored, rest) = room.split_at_mut(len);
+        rest[..CHECKSUM].copy_from_slice(&block_checksum(stored, number));
+        done.stored_lens.push(len + CHECKSUM);
+        filled += len + CHECKSUM;
         start = end;
     }
     batch.stored_len = filled;
@@ -206,8 +206,7 @@ pub struct Writer<W: Write> {
     cutter: Cutter,
     pipeline: Pipeline<Batch, Compressed>,
     sink: Sink<W>,
-    /// The record that is being written: its entry, number and start.
-    open: Option<(Entry, u64)>,
+    open: Option<Open>,
     pages: PageBuilder,
     names: NameWatch,
     first_record: u64,
@@ -215,6 +214,14 @@ pub struct Writer<W: Write> {
     /// The archive that is being added to.
     before: Option<Reader>,
     poisoned: bool,
+}
+
+/// The record that is being written.
+struct Open {
+    entry: Entry,
+    number: u64,
+    /// Whether the file tells already that it has begun.
+    told: bool,
 }
 
 /// Cuts content into blocks and gathers them into batches. What it decides
@@ -227,13 +234,20 @@ struct Cutter {
     spare: Vec<Batch>,
     /// Where the block that is being filled starts in the batch.
     block_start: usize,
-    /// Decoded bytes taken so far, in the whole archive; and before this writer's.
+    /// Decoded bytes taken so far, in the whole archive.
     len: u64,
-    start: u64,
     chapter_blocks: usize,
     chapter_len: u64,
-    chapter_pages: Vec<(Page, SectionKind)>,
+    /// Record pages that will be written behind the next block.
+    pages: Vec<(Page, SectionKind)>,
     pages_weight: usize,
+    /// Whether the chapter has some already; and whether those that wait are urgent.
+    has_pages: bool,
+    urgent: bool,
+    /// Decoded bytes before the last block behind which pages were written, and before that
+    /// behind which all records were told.
+    written: u64,
+    told: u64,
 }
 
 /// Writes what is finished, in order, and knows where it is.
@@ -279,11 +293,14 @@ impl<W: Write> Writer<W> {
                 spare: Vec::new(),
                 block_start: 0,
                 len: sink.footer.len,
-                start: sink.footer.len,
                 chapter_blocks: 0,
                 chapter_len: 0,
-                chapter_pages: Vec::new(),
+                pages: Vec::new(),
                 pages_weight: 0,
+                has_pages: false,
+                urgent: false,
+                written: sink.footer.len,
+                told: sink.footer.len,
             },
             pipeline,
             open: None,
@@ -356,7 +373,7 @@ impl<W: Write> Writer<W> {
         entry.check()?;
         let number = self.take_name(&entry.name)?;
         entry.range = self.cutter.len..self.cutter.len;
-        self.open = Some((entry, number));
+        self.open = Some(Open { entry, number, told: false });
         Ok(number)
     }
 
@@ -368,7 +385,7 @@ impl<W: Write> Writer<W> {
     pub fn end(&mut self) -> Result<()> {
         self.check()?;
         let none = Error::invalid("no record is open");
-        let (mut entry, number) = self.open.take().ok_or(none)?;
+        let Open { mut entry, number, told } = self.open.take().ok_or(none)?;
         entry.range.end = self.cutter.len;
         if !entry.pieces_fit() {
             self.poisoned = true;
@@ -376,6 +393,11 @@ impl<W: Write> Writer<W> {
         }
         let expected = entry.range.start;
         self.push_entry(entry, number, expected)?;
+        if told {
+            // Where a record that was told has ended must be known before what follows it.
+            self.flush_page();
+            self.cutter.urgent = true;
+        }
         let full = self.cutter.align_records && self.cutter.pending() >= self.cutter.block_len;
         if full { self.cut() } else { Ok(()) }
     }
@@ -426,10 +448,33 @@ impl<W: Write> Writer<W> {
             self.cutter.add_page(page, SectionKind::RecordPage);
             if self.cutter.pages_weight >= MAX_PENDING_PAGES {
                 self.cut()?;
-                self.end_chapter()?;
             }
         }
         Ok(())
+    }
+
+    fn flush_page(&mut self) {
+        if let Some(page) = self.pages.flush() {
+            self.cutter.add_page(page, SectionKind::RecordPage);
+        }
+    }
+
+    /// Tells of all records there are: those that have ended, and that one has begun.
+    fn tell(&mut self) {
+        self.flush_page();
+        self.cutter.told = self.cutter.len;
+        let Some(open) = self.open.as_mut().filter(|open| !open.told) else { return };
+        let expected = open.entry.range.start;
+        if self.cutter.len > expected {
+            let mut entry = open.entry.clone();
+            entry.range.end = self.cutter.len;
+            // The pieces of a sparse file that are there are not told apart from
+            // those that follow: it is recovered as plain content.
+            entry.extents = None;
+            let page = Page::of(vec![entry], open.number, expected);
+            self.cutter.add_page(page, SectionKind::BegunRecord);
+            open.told = true;
+        }
     }
 
     /// Writes the index and the footer, and gives back what was written to.
@@ -487,50 +532,48 @@ impl<W: Write> Writer<W> {
             cutter.chapter_blocks += 1;
             cutter.chapter_len += len as u64;
         }
-        let before = cutter.len - cutter.start - cutter.chapter_len;
-        if cutter.chapter_blocks >= MAX_BLOCKS || cutter.chapter_len >= chapter_content(before) {
+        if cutter.chapter_blocks >= MAX_BLOCKS || cutter.chapter_len >= CHAPTER_CONTENT {
             return self.end_chapter();
+        }
+        if cutter.len - cutter.told >= TELL {
+            self.tell();
+        }
+        if self.cutter.should_write_pages() {
+            return self.submit(false);
         }
         let limit = self.cutter.limit();
         if self.cutter.batch.data.len() + limit > self.cutter.batch_len.max(limit) {
-            return self.submit(None);
+            return self.submit(false);
         }
         Ok(())
     }
 
     /// Ends the chapter behind the last block that was cut, if there is anything in it.
     fn end_chapter(&mut self) -> Result<()> {
-        // Names would be lost if the file were cut behind this chapter.
-        if let Some(page) = self.pages.flush() {
-            self.cutter.add_page(page, SectionKind::RecordPage);
-        }
-        if self.cutter.chapter_blocks == 0 && self.cutter.chapter_pages.is_empty() {
+        self.tell();
+        let cutter = &mut self.cutter;
+        if cutter.chapter_blocks == 0 && cutter.pages.is_empty() && !cutter.has_pages {
             return Ok(());
         }
-        if let Some((entry, number)) = &self.open
-            && self.cutter.len > entry.range.start
-        {
-            let (mut entry, expected) = (entry.clone(), entry.range.start);
-            entry.range.end = self.cutter.len;
-            // The pieces of a sparse file that are there are not told apart from
-            // those that follow: it is recovered as plain content.
-            entry.extents = None;
-            self.cutter
-                .add_page(Page::of(vec![entry], *number, expected), SectionKind::BegunRecord);
-        }
-        self.cutter.chapter_blocks = 0;
-        self.cutter.chapter_len = 0;
-        self.cutter.pages_weight = 0;
-        let pages = std::mem::take(&mut self.cutter.chapter_pages);
-        self.submit(Some(Tail { pages }))
+        (cutter.chapter_blocks, cutter.chapter_len) = (0, 0);
+        self.submit(true)
     }
 
     /// Hands the batch to the workers, and writes what they have finished.
-    fn submit(&mut self, tail: Option<Tail>) -> Result<()> {
-        let spare = self.cutter.spare.pop().unwrap_or_default();
-        let mut batch = std::mem::replace(&mut self.cutter.batch, spare);
-        self.cutter.block_start = 0;
-        batch.tail = tail;
+    fn submit(&mut self, ends_chapter: bool) -> Result<()> {
+        let cutter = &mut self.cutter;
+        let spare = cutter.spare.pop().unwrap_or_default();
+        let mut batch = std::mem::replace(&mut cutter.batch, spare);
+        cutter.block_start = 0;
+        batch.ends_chapter = ends_chapter;
+        // What was cut alike for any number of threads has the same pages behind it.
+        if ends_chapter || cutter.should_write_pages() {
+            batch.pages = std::mem::take(&mut cutter.pages);
+            (cutter.pages_weight, cutter.urgent) = (0, false);
+            cutter.written = cutter.len;
+            cutter.has_pages |= !batch.pages.is_empty();
+            cutter.has_pages &= !ends_chapter;
+        }
         if let Some(done) = self.pipeline.push(batch) {
             let mut batch = self.sink.take(done).inspect_err(|_| self.poisoned = true)?;
             batch.data.clear();
@@ -557,7 +600,15 @@ impl Cutter {
 
     fn add_page(&mut self, page: Page, kind: SectionKind) {
         self.pages_weight += page.weight();
-        self.chapter_pages.push((page, kind));
+        self.pages.push((page, kind));
+    }
+
+    /// Whether the pages that wait are written behind the block that was just cut. In small
+    /// numbers they wait, so that a block of small records does not go to a worker alone.
+    fn should_write_pages(&self) -> bool {
+        let enough = self.len - self.written >= BATCH as u64;
+        let many = self.pages_weight >= MAX_PENDING_PAGES;
+        !self.pages.is_empty() && (self.urgent || enough || many)
     }
 }
 
@@ -600,30 +651,34 @@ impl<W: Write> Sink<W> {
         let mut batch = done.batch;
         self.write(&batch.stored[..batch.stored_len])?;
         let mut start = 0;
-        let blocks = batch.ends.iter().zip(&done.stored_lens).zip(&done.checksums);
-        for ((&end, &stored_len), &checksum) in blocks {
-            self.chapter.push(done.codec as u8, (end - start) as u64, stored_len as u64, checksum);
+        for (&end, &stored_len) in batch.ends.iter().zip(&done.stored_lens) {
+            self.chapter.push(done.codec as u8, (end - start) as u64, stored_len as u64);
             start = end;
         }
-        self.chapter.add_content(done.content, batch.data.len() as u64);
-        if let Some(tail) = batch.tail.take() {
-            self.end_chapter(tail)?;
+        let len = batch.data.len() as u64;
+        self.footer.content = crc64_join(self.footer.content, done.content, len);
+        for (page, kind) in batch.pages.drain(..) {
+            self.put_page(&page, kind)?;
+        }
+        if batch.ends_chapter {
+            self.end_table()?;
         }
         Ok(batch)
     }
 
-    fn end_chapter(&mut self, tail: Tail) -> Result<()> {
-        for (page, kind) in tail.pages {
-            self.put(|pos, out, scratch| {
-                let child = page.put(out, pos, kind, scratch);
-                (kind == SectionKind::RecordPage).then_some(child)
-            })?;
-        }
-        self.end_table()
+    /// Writes a record page, or a begun record, behind the last block.
+    pub fn put_page(&mut self, page: &Page, kind: SectionKind) -> Result<()> {
+        let pos = self.pos;
+        self.put(|pos, out, scratch| {
+            let child = page.put(out, pos, kind, scratch);
+            (kind == SectionKind::RecordPage).then_some(child)
+        })?;
+        self.chapter.push_gap(self.pos - pos);
+        Ok(())
     }
 
     /// Writes one section that `make` appends, and keeps it as a page of the index.
-    pub fn put(
+    fn put(
         &mut self,
         make: impl FnOnce(u64, &mut Vec<u8>, &mut Scratch) -> Option<Child>,
     ) -> Result<()> {
@@ -648,7 +703,6 @@ impl<W: Write> Sink<W> {
         let (len, blocks) = (chapter.len(), chapter.blocks() as u64);
         let (offset, first_block) = before;
         self.footer.chapters.push(ChapterRef { table, offset, first_block, len, blocks });
-        self.footer.content = crc64_join(self.footer.content, chapter.content(), len);
         self.footer.len += len;
         self.footer.blocks += blocks;
         self.chapter_pos = self.pos;

@@ -14,10 +14,9 @@ pub(super) fn compress(level: i32, src: &[u8], dst: &mut [u8]) -> Result<Option<
     }
 }
 
-pub(super) fn decompress(src: &[u8], dst: &mut [u8]) -> bool {
+pub(super) fn decompress(src: &[u8], dst: &mut [u8]) -> Option<usize> {
     let mut stream = Decompress::new(false);
     let status = stream.decompress(src, dst);
-    matches!(status, Ok(Status::StreamEnd))
-        && stream.total_out() == dst.len() as u64
-        && stream.total_in() == src.len() as u64
+    let whole = matches!(status, Ok(Status::StreamEnd)) && stream.total_in() == src.len() as u64;
+    whole.then_some(stream.total_out() as usize)
 }

@@ -29,7 +29,7 @@ pub(super) fn compress(
     }
 }
 
-pub(super) fn decompress(src: &[u8], dst: &mut [u8], state: &mut State) -> bool {
+pub(super) fn decompress(src: &[u8], dst: &mut [u8], state: &mut State) -> Option<usize> {
     let decompressor = state.decompressor.get_or_insert_with(Decompressor::new);
-    decompressor.deflate_decompress(src, dst).is_ok_and(|len| len == dst.len())
+    decompressor.deflate_decompress(src, dst).ok()
 }

@@ -28,7 +28,7 @@ pub(super) fn compress(
     }))
 }
 
-pub(super) fn decompress(src: &[u8], dst: &mut [u8]) -> bool {
-    let Ok(len) = i32::try_from(dst.len()) else { return false };
-    decompress_to_buffer(src, Some(len), dst).is_ok_and(|done| done == dst.len())
+pub(super) fn decompress(src: &[u8], dst: &mut [u8]) -> Option<usize> {
+    let len = i32::try_from(dst.len()).ok()?;
+    decompress_to_buffer(src, Some(len), dst).ok()
 }

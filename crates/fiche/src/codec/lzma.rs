@@ -20,14 +20,11 @@ pub(super) fn compress(level: i32, src: &[u8], dst: &mut [u8]) -> Result<Option<
     }
 }
 
-pub(super) fn decompress(src: &[u8], dst: &mut [u8]) -> bool {
+pub(super) fn decompress(src: &[u8], dst: &mut [u8]) -> Option<usize> {
     let mut options = LzmaOptions::new();
     options.dict_size(dictionary_size(dst.len()));
-    let Ok(mut stream) = Stream::new_raw_decoder(Filters::new().lzma2(&options)) else {
-        return false;
-    };
+    let mut stream = Stream::new_raw_decoder(Filters::new().lzma2(&options)).ok()?;
     let status = stream.process(src, dst, Action::Finish);
-    matches!(status, Ok(Status::StreamEnd))
-        && stream.total_out() == dst.len() as u64
-        && stream.total_in() == src.len() as u64
+    let whole = matches!(status, Ok(Status::StreamEnd)) && stream.total_in() == src.len() as u64;
+    whole.then_some(stream.total_out() as usize)
 }

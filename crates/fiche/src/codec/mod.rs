@@ -11,10 +11,10 @@
 //! | 4 | lzma | raw LZMA2 chunks with their end marker; the decoder's dictionary is the block's length, at least 4096 bytes |
 //! | 5 | bzip2 | one bzip2 stream |
 //!
-//! Whatever the codec, a block whose stored length equals its decoded length is
-//! the bytes themselves: that is how a block is stored that does not shrink, and a
-//! reader need not know the codec for it. A stored block is never longer than its
-//! decoded one, and never empty; every one decodes to exactly its length.
+//! Whatever the codec, a block whose stored bytes are as many as its decoded ones is
+//! these bytes themselves: that is how a block is stored that does not shrink, and a
+//! reader need not know the codec for it. There are never more stored bytes than
+//! decoded ones, and at least one; every block decodes to exactly its length.
 //!
 //! Zstandard frames state their content's size or their window is no larger than the
 //! content; they use no dictionary and no checksum, and nothing follows them.
@@ -177,14 +177,27 @@ impl Codec {
     /// many bytes as `dst` has; [`Error::Unsupported`] when this build does not
     /// have the codec. The contents of `dst` are then unspecified.
     pub fn decompress(self, src: Src<'_>, dst: Dst<'_>, scratch: &mut Scratch) -> Result<()> {
+        let len = dst.len();
+        match self.decompress_within(src, dst, scratch)? {
+            Some(done) if done == len => Ok(()),
+            _ => Err(Error::Corrupt { what: "stored block", at: Place::Pos(0) }),
+        }
+    }
+
+    /// Decodes `src` into the front of `dst`, and returns how many bytes that gave; `None` when
+    /// `src` is damaged or stands for more than `dst` has room for.
+    pub(crate) fn decompress_within(
+        self,
+        src: Src<'_>,
+        dst: Dst<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Option<usize>> {
         let (src, dst) = (src.contiguous(), dst.contiguous());
-        let exact = match self {
-            Codec::Copy => {
-                src.len() == dst.len() && {
-                    dst.copy_from_slice(src);
-                    true
-                }
-            }
+        Ok(match self {
+            Codec::Copy => dst.get_mut(..src.len()).map(|room| {
+                room.copy_from_slice(src);
+                src.len()
+            }),
             #[cfg(feature = "lz4")]
             Codec::Lz4 => lz4::decompress(src, dst),
             #[cfg(feature = "zlib")]
@@ -196,8 +209,7 @@ impl Codec {
             Codec::Bzip2 => bzip2::decompress(src, dst),
             #[allow(unreachable_patterns)]
             other => return Err(other.not_compiled_in()),
-        };
-        if exact { Ok(()) } else { Err(Error::Corrupt { what: "stored block", at: Place::Pos(0) }) }
+        })
     }
 
     #[allow(dead_code)]

@@ -54,9 +54,8 @@ pub(super) fn compress(
     Ok(state.compressor(level)?.compress_to_buffer(src, dst).ok())
 }
 
-pub(super) fn decompress(src: &[u8], dst: &mut [u8], state: &mut State) -> bool {
-    let Ok(decompressor) = state.decompressor() else { return false };
-    decompressor.decompress_to_buffer(src, dst).is_ok_and(|len| len == dst.len())
+pub(super) fn decompress(src: &[u8], dst: &mut [u8], state: &mut State) -> Option<usize> {
+    state.decompressor().ok()?.decompress_to_buffer(src, dst).ok()
 }
 
 /// The bytes of a section compressed, or `None` when that does not shrink them.
@@ -70,7 +69,7 @@ pub(crate) fn pack_section(bytes: &[u8], scratch: &mut super::Scratch) -> Option
 /// The `len` bytes that a compressed section stands for, or `None` when it is damaged.
 pub(crate) fn unpack_section(packed: &[u8], len: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; len];
-    decompress(packed, &mut bytes, &mut State::default()).then_some(bytes)
+    (decompress(packed, &mut bytes, &mut State::default())? == len).then_some(bytes)
 }
 
 /// High enough that names pack well, low enough that millions of them go by fast.
