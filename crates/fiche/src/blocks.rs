@@ -42,13 +42,13 @@
 //! | varint | dictionary | only if flagged |
 //! | varint | model | only if flagged |
 //! | | lengths | decoded length of each block |
-//! | | stored lengths | stored length of each block, its checksum included |
+//! | | stored lengths | of each block, without its checksum |
 //!
 //! Both lists of lengths are written in one of two ways:
 //!
 //! | size | field | meaning |
 //! |---|---|---|
-//! | varint | tag | 0: an Elias-Fano sequence follows, of where each block ends, counted from the start of the run, sections between blocks left out; `2 * len`: every block has this length; `2 * len + 1`: every block but the last one |
+//! | varint | tag | 0: an Elias-Fano sequence follows, of where each block ends, as if the run were nothing but these bytes; `2 * len`: every block has this length; `2 * len + 1`: every block but the last one |
 //! | varint | last | length of the last block, below `len`; only if the tag is odd |
 //!
 //! The first run starts at the chapter's first byte, every other one where the
@@ -237,7 +237,9 @@ impl Table {
             let run = table.take_run(&mut take, table.blocks)?;
             table.blocks += run.blocks;
             table.len += run.lens.total();
-            table.stored_len += if run.part == 0 { run.stored.total() } else { 0 };
+            if run.part == 0 {
+                table.stored_len += run.stored.total() + (CHECKSUM * run.blocks) as u64;
+            }
             table.runs.push(run);
         }
         table.gaps_size = take.remaining() as u64;
@@ -291,9 +293,7 @@ impl Table {
         };
         for i in 0..blocks {
             let ((from, to), (stored_from, stored_to)) = (run.lens.span(i), run.stored.span(i));
-            let (len, stored_len) = (to - from, stored_to - stored_from);
-            let fits = (1..=len).contains(&stored_len.saturating_sub(CHECKSUM as u64));
-            if len > MAX_BLOCK || !fits {
+            if to - from > MAX_BLOCK || stored_to - stored_from > to - from {
                 return Err(take.corrupt());
             }
         }
@@ -344,8 +344,8 @@ impl Table {
             number: self.first_block + (run.first + i) as u64,
             offset: self.offset + run.offset + from,
             len: to - from,
-            pos: self.pos + run.pos + gap_len + stored_from,
-            stored_len: stored_to - stored_from,
+            pos: self.pos + run.pos + gap_len + stored_from + (CHECKSUM * i) as u64,
+            stored_len: stored_to - stored_from + CHECKSUM as u64,
             codec: run.codec,
             part: run.part,
         }
@@ -372,7 +372,7 @@ impl TableBuilder {
         }
         if let Some((_, lens, stored_lens)) = self.runs.last_mut() {
             lens.push(len);
-            stored_lens.push(stored_len);
+            stored_lens.push(stored_len - CHECKSUM as u64);
         }
         self.blocks += 1;
         self.len += len;
@@ -394,7 +394,8 @@ impl TableBuilder {
     }
     #[cfg(test)]
     pub fn stored_len(&self) -> u64 {
-        self.runs.iter().flat_map(|(_, _, lens)| lens).sum::<u64>()
+        let stored = self.runs.iter().flat_map(|(_, _, lens)| lens).sum::<u64>();
+        stored + (CHECKSUM * self.blocks) as u64
     }
 
     /// Appends the section of this table, which lies at `pos`, `back` bytes
@@ -494,7 +495,7 @@ mod tests {
             builder.put(&mut out, far, builder.stored_len(), (far, far >> 14));
             // Beside it: the section's own checksum.
             let bits = (out.len() - 4) as f64 * 8.0 / 4096.0;
-            let mean = (builder.stored_len() as f64 / 4096.0).log2();
+            let mean = (builder.stored_len() as f64 / 4096.0 - CHECKSUM as f64).log2();
             assert!(bits <= 2.1 + mean, "{bits} {mean}");
         }
     }

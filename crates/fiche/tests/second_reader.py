@@ -480,11 +480,11 @@ def read_chapter_table(archive: Archive, chapter: Chapter) -> list[Block]:
         table.require(flags == 0, "flags of a run")
         for length, stored in zip(read_lengths(table, count), read_lengths(table, count)):
             table.require(length <= LONGEST_BLOCK, "length of a block")
-            table.require(1 <= stored - CHECKSUM <= length, "stored length of a block")
+            table.require(stored <= length, "stored length of a block")
             number = chapter.number + len(blocks)
-            blocks.append(Block(number, offset, length, position, stored - CHECKSUM, codec))
+            blocks.append(Block(number, offset, length, position, stored, codec))
             offset += length
-            position += stored
+            position += stored + CHECKSUM
     table.require(len(blocks) == chapter.count, "count of blocks")
     table.require(offset == chapter.offset + chapter.decoded, "decoded bytes of the chapter")
     # Sections between blocks move all that is behind them.
