@@ -158,3 +158,32 @@ fn many_reads_fetch_neighbours_at_once_and_each_block_once() {
     reader.read_at(5, &mut vec![0; 3_900_000]).unwrap();
     assert!(source.reads() - before <= 5);
 }
+
+#[test]
+fn names_that_increase_up_to_some_point_are_found_and_never_taken_twice() {
+    let mut writer = Writer::new(Vec::new(), Options::default().threads(1)).unwrap();
+    let early = |i: u32| format!("some/folder/{i:05}");
+    let late = |i: u32| format!("other/{}", i * 7919 % 1000);
+    let twice = |writer: &mut Writer<Vec<u8>>, name: String| {
+        let error = writer.add(Entry::data(name), &mut [].as_slice()).unwrap_err();
+        assert!(error.to_string().contains("two records of one name"), "{error}");
+    };
+    for i in 0..700 {
+        writer.add(Entry::data(early(i)), &mut i.to_string().as_bytes()).unwrap();
+    }
+    twice(&mut writer, early(699));
+    writer.add(Entry::data(""), &mut b"no name".as_slice()).unwrap();
+    for i in 0..700 {
+        writer.add(Entry::data(late(i)), &mut i.to_string().as_bytes()).unwrap();
+    }
+    for i in [0, 350, 699] {
+        twice(&mut writer, early(i));
+        twice(&mut writer, late(i));
+    }
+    let reader = Reader::open(Arc::new(writer.finish().unwrap())).unwrap();
+    for i in 0..700 {
+        assert_eq!(reader.find(early(i)).unwrap().unwrap().0, u64::from(i));
+        assert_eq!(reader.find(late(i)).unwrap().unwrap().0, u64::from(i) + 701);
+    }
+    assert!(reader.find("other/x").unwrap().is_none());
+}

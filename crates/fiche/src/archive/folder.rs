@@ -51,6 +51,8 @@ const MAX_PIECES: usize = 1 << 16;
 pub struct Folder {
     exclude: Exclude,
     found: Vec<Found>,
+    /// Their names, one after the other.
+    names: Vec<u8>,
     roots: Vec<PathBuf>,
     skip: Vec<(u64, u64)>,
     sockets: Vec<PathBuf>,
@@ -88,13 +90,18 @@ fn is_refusal(error: &Error) -> bool {
     }
 }
 
-/// A file as it was found; its path is that of its root and the end of its name.
+/// A file as it was found: little enough that there may be millions. What else is to be
+/// known of it is asked when its turn comes.
 struct Found {
-    root: usize,
-    /// How many bytes of the name stand for the root.
-    prefix: usize,
-    name: Vec<u8>,
-    stat: Stat,
+    /// Where its name is in the list of names, and how long it is.
+    name: u64,
+    name_len: u32,
+    root: u32,
+    /// How many bytes of the name stand for the root: its path is that of its root and the
+    /// rest of the name.
+    prefix: u32,
+    is_file: bool,
+    len: u64,
 }
 
 /// What is needed of `Metadata`, which is several times as large.
@@ -164,11 +171,68 @@ impl Exclude {
     }
 }
 
-/// Content that was packed, for files that may equal it.
+/// Content that was packed, for files that may equal it: 60 bytes for each file that is as long
+/// as another one.
+#[derive(Default)]
 struct Seen {
-    whole: Digest,
-    range: std::ops::Range<u64>,
-    extents: Option<Extents>,
+    /// The last that has this length and beginning, as a digest of both.
+    last: HashMap<u64, u32>,
+    contents: Vec<Content>,
+    /// Pieces of those that are sparse, by where their content starts.
+    extents: HashMap<u64, Extents>,
+}
+
+struct Content {
+    /// Of all of it.
+    digest: [u8; 16],
+    start: u64,
+    /// Number of the one before of the same beginning, plus 1.
+    before: u32,
+}
+
+impl Seen {
+    fn key(len: u64, head: &Digest) -> u64 {
+        head.0.iter().take(8).fold(len, |key, &b| key.rotate_left(8) ^ u64::from(b))
+    }
+
+    fn short(digest: &Digest) -> [u8; 16] {
+        let mut short = [0; 16];
+        short.copy_from_slice(&digest.0[..16]);
+        short
+    }
+
+    /// Whether there may be content of this length and beginning.
+    fn has(&self, len: u64, head: &Digest) -> bool {
+        self.last.contains_key(&Seen::key(len, head))
+    }
+
+    /// Where content starts that equals this, and its pieces if it is sparse.
+    fn find(&self, len: u64, head: &Digest, whole: &Digest) -> Option<(u64, Option<Extents>)> {
+        let mut next = self.last.get(&Seen::key(len, head)).copied();
+        while let Some(content) = next.and_then(|next| self.contents.get(next as usize)) {
+            if content.digest == Seen::short(whole) {
+                return Some((content.start, self.extents.get(&content.start).cloned()));
+            }
+            next = content.before.checked_sub(1);
+        }
+        None
+    }
+
+    fn add(
+        &mut self,
+        len: u64,
+        head: &Digest,
+        whole: &Digest,
+        start: u64,
+        extents: Option<Extents>,
+    ) {
+        let Ok(number) = u32::try_from(self.contents.len()) else { return };
+        let before = self.last.insert(Seen::key(len, head), number).map_or(0, |last| last + 1);
+        self.contents.push(Content { digest: Seen::short(whole), start, before });
+        if let Some(extents) = extents {
+            self.extents.insert(start, extents);
+        }
+    }
 }
 
 impl Folder {
@@ -182,6 +246,7 @@ impl Folder {
         Ok(Folder {
             exclude: Exclude::new(exclude)?,
             found: Vec::new(),
+            names: Vec::new(),
             roots: Vec::new(),
             skip: Vec::new(),
             sockets: Vec::new(),
@@ -203,7 +268,7 @@ impl Folder {
     }
 
     /// Takes a file, or a folder and all that is below it. Looks at every file but
-    /// opens none; about 200 bytes of memory and its name each.
+    /// opens none; 40 bytes of memory and its name each.
     ///
     /// # Errors
     /// [`Error::Io`] with the path that cannot be looked at.
@@ -220,33 +285,45 @@ impl Folder {
                 whole.file_name().unwrap_or_default().to_owned()
             }
         };
-        let root = self.roots.len();
         self.roots.push(path.to_owned());
         let name = name.into_vec();
         let prefix = name.len();
         if meta.is_dir() {
-            self.walk(root, name, &meta)?;
+            self.walk(name, &meta)?;
         } else if !self.leave_out(&name, &meta) {
-            self.found.push(Found { root, prefix, name, stat: Stat::of(&meta) });
+            self.push(&name, prefix, &meta);
         }
         Ok(())
+    }
+
+    /// Notes a file of the root that was added last.
+    fn push(&mut self, name: &[u8], prefix: usize, meta: &Metadata) {
+        self.found.push(Found {
+            name: self.names.len() as u64,
+            name_len: name.len() as u32,
+            root: (self.roots.len() - 1) as u32,
+            prefix: prefix as u32,
+            is_file: meta.is_file(),
+            len: meta.len(),
+        });
+        self.names.extend_from_slice(name);
     }
 
     fn leave_out(&self, name: &[u8], meta: &Metadata) -> bool {
         self.skip.contains(&(meta.dev(), meta.ino())) || self.exclude.covers(name)
     }
 
-    fn walk(&mut self, root: usize, name: Vec<u8>, meta: &Metadata) -> Result<()> {
+    fn walk(&mut self, name: Vec<u8>, meta: &Metadata) -> Result<()> {
         let prefix = name.len();
         if !name.is_empty() {
             if self.leave_out(&name, meta) {
                 return Ok(());
             }
-            self.found.push(Found { root, prefix, name: name.clone(), stat: Stat::of(meta) });
+            self.push(&name, prefix, meta);
         }
         let mut folders = vec![name];
         while let Some(folder) = folders.pop() {
-            let path = self.path_of(root, prefix, &folder);
+            let path = path_of(&self.roots[self.roots.len() - 1], prefix, &folder);
             let list = match std::fs::read_dir(&path).map_err(|e| Error::io_at(&path, e)) {
                 Err(error) if self.keep_going && is_refusal(&error) => {
                     self.skipped.push((path, error.to_string()));
@@ -275,22 +352,21 @@ impl Folder {
                     self.sockets.push(item.path());
                     continue;
                 }
+                self.push(&name, prefix, &meta);
                 if meta.is_dir() {
-                    folders.push(name.clone());
+                    folders.push(name);
                 }
-                self.found.push(Found { root, prefix, name, stat: Stat::of(&meta) });
             }
         }
         Ok(())
     }
 
-    fn path_of(&self, root: usize, prefix: usize, name: &[u8]) -> PathBuf {
-        let rest = &name[prefix..];
-        let rest = rest.strip_prefix(b"/").unwrap_or(rest);
-        match rest.is_empty() {
-            true => self.roots[root].clone(),
-            false => self.roots[root].join(std::ffi::OsStr::from_bytes(rest)),
-        }
+    fn name_of(&self, file: &Found) -> &[u8] {
+        &self.names[file.name as usize..][..file.name_len as usize]
+    }
+
+    fn path_of(&self, file: &Found) -> PathBuf {
+        path_of(&self.roots[file.root as usize], file.prefix as usize, self.name_of(file))
     }
 
     /// How many records there will be.
@@ -308,7 +384,7 @@ impl Folder {
     /// How many bytes the files have, as far as they say.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.found.iter().filter(|f| f.stat.is_file()).map(|f| f.stat.len).sum()
+        self.found.iter().filter(|f| f.is_file).map(|f| f.len).sum()
     }
 
     /// Writes all of it, in the order of the names. `progress` is told bytes as they
@@ -323,17 +399,20 @@ impl Folder {
         writer: &mut Writer<W>,
         progress: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<Packed> {
-        self.found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        if let Some(pair) = self.found.windows(2).find(|pair| pair[0].name == pair[1].name) {
-            let [a, b] = [&pair[0], &pair[1]].map(|f| self.path_of(f.root, f.prefix, &f.name));
-            let name = String::from_utf8_lossy(&pair[0].name).into_owned();
+        let mut found = std::mem::take(&mut self.found);
+        found.sort_unstable_by(|a, b| self.name_of(a).cmp(self.name_of(b)));
+        let twins = |pair: &&[Found]| self.name_of(&pair[0]) == self.name_of(&pair[1]);
+        if let Some(pair) = found.windows(2).find(twins) {
+            let [a, b] = [&pair[0], &pair[1]].map(|file| self.path_of(file));
+            let name = String::from_utf8_lossy(self.name_of(&pair[0])).into_owned();
             let (a, b) = (a.display(), b.display());
             return Err(Error::invalid(format!("{a} and {b} would both be called {name:?}")));
         }
         let mut sizes: HashMap<u64, u32> = HashMap::new();
-        for file in self.found.iter().filter(|f| f.stat.is_file() && f.stat.len > 0) {
-            *sizes.entry(file.stat.len).or_default() += 1;
+        for file in found.iter().filter(|f| f.is_file && f.len > 0) {
+            *sizes.entry(file.len).or_default() += 1;
         }
+        sizes.retain(|_, count| *count > 1);
         let mut run = Run {
             keep_going: self.keep_going,
             packed: Packed {
@@ -343,12 +422,13 @@ impl Folder {
             },
             buf: vec![0; PIECE],
             sizes,
-            seen: HashMap::new(),
+            seen: Seen::default(),
             links: HashMap::new(),
         };
-        for file in &self.found {
-            let path = self.path_of(file.root, file.prefix, &file.name);
-            match run.pack(writer, file, &path, progress) {
+        for file in &found {
+            let path = self.path_of(file);
+            let given = file.name_len == file.prefix;
+            match run.pack(writer, self.name_of(file), &path, given, progress) {
                 // Once something of it was written there is no way back.
                 Err(error) if self.keep_going && !writer.is_open() && is_refusal(&error) => {
                     run.packed.skipped.push((path, error.to_string()));
@@ -360,14 +440,22 @@ impl Folder {
     }
 }
 
+fn path_of(root: &Path, prefix: usize, name: &[u8]) -> PathBuf {
+    let rest = &name[prefix..];
+    let rest = rest.strip_prefix(b"/").unwrap_or(rest);
+    match rest.is_empty() {
+        true => root.to_owned(),
+        false => root.join(std::ffi::OsStr::from_bytes(rest)),
+    }
+}
+
 struct Run {
     keep_going: bool,
     packed: Packed,
     buf: Vec<u8>,
-    /// How many files have each size: only those that share one can be equal.
+    /// How many files have each size, where it is more than one: only these can be equal.
     sizes: HashMap<u64, u32>,
-    /// By length and digest of the first bytes.
-    seen: HashMap<(u64, Digest), Vec<Seen>>,
+    seen: Seen,
     /// First record of each file that has several names.
     links: HashMap<(u64, u64), u64>,
 }
@@ -376,12 +464,18 @@ impl Run {
     fn pack<W: Write>(
         &mut self,
         writer: &mut Writer<W>,
-        file: &Found,
+        name: &[u8],
         path: &Path,
+        given: bool,
         progress: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<()> {
         let at = |e: std::io::Error| Error::io_at(path, e);
-        let stat = &file.stat;
+        // What was given by its own path is what that leads to.
+        let stat = match given {
+            true => std::fs::metadata(path),
+            false => std::fs::symlink_metadata(path),
+        };
+        let stat = &Stat::of(&stat.map_err(at)?);
         let of_link = stat.mode & 0o170_000 == 0o120_000;
         let meta = Meta {
             mode: stat.mode & 0o7777,
@@ -391,7 +485,6 @@ impl Run {
             attributes: attributes(path, of_link).map_err(at)?,
         };
         let device = (rustix::fs::major(stat.special), rustix::fs::minor(stat.special));
-        let given = file.name.len() == file.prefix;
         let kind = match stat.mode & 0o170_000 {
             0o040_000 => Kind::Directory,
             0o120_000 => {
@@ -403,12 +496,12 @@ impl Run {
             0o060_000 if !given => Kind::BlockDevice(device.0, device.1),
             _ => Kind::File,
         };
-        let there = writer.find_before(&file.name)?;
+        let there = writer.find_before(name)?;
         if kind == Kind::Directory && there.is_some_and(|there| there.kind == Kind::Directory) {
             return Ok(());
         }
         let mut entry =
-            Entry { name: file.name.clone(), kind, meta: Some(meta), range: 0..0, extents: None };
+            Entry { name: name.to_vec(), kind, meta: Some(meta), range: 0..0, extents: None };
         let identity = (stat.device, stat.inode);
         let number = if entry.kind != Kind::File {
             writer.add_entry(entry)?
@@ -454,14 +547,15 @@ impl Run {
         if stat.is_file() && stat.blocks * 512 < stat.len {
             entry.extents = extents(&file, now.len()).map_err(at)?;
         }
-        let twins = stat.is_file() && self.sizes.get(&stat.len).is_some_and(|&count| count > 1);
+        let twins = stat.is_file() && self.sizes.contains_key(&stat.len);
         let head = if twins { Some(self.head(&mut file).map_err(at)?) } else { None };
-        if let Some(head) = head
-            && let Some(seen) = self.equal(&mut file, stat.len, head).map_err(at)?
+        if let Some(head) = &head
+            && let Some((start, extents)) = self.equal(&mut file, stat.len, head).map_err(at)?
             && same(&now, &file.metadata().map_err(at)?)
         {
-            entry.range = seen.0;
-            entry.extents = seen.1;
+            let len = extents.as_ref().map_or(stat.len, Extents::content);
+            entry.range = start..start + len;
+            entry.extents = extents;
             self.packed.equal_files += 1;
             self.packed.equal_bytes += stat.len;
             self.packed.bytes += stat.len;
@@ -517,7 +611,7 @@ impl Run {
             && len == stat.len
         {
             let whole = Digest(*hasher.finalize().as_bytes());
-            self.seen.entry((len, head)).or_default().push(Seen { whole, range, extents });
+            self.seen.add(len, &head, &whole, start, extents);
         }
         Ok(number)
     }
@@ -573,9 +667,11 @@ impl Run {
         &mut self,
         file: &mut File,
         len: u64,
-        head: Digest,
-    ) -> std::io::Result<Option<(std::ops::Range<u64>, Option<Extents>)>> {
-        let Some(seen) = self.seen.get(&(len, head)) else { return Ok(None) };
+        head: &Digest,
+    ) -> std::io::Result<Option<(u64, Option<Extents>)>> {
+        if !self.seen.has(len, head) {
+            return Ok(None);
+        }
         let (mut hasher, mut left) = (blake3::Hasher::new(), len);
         loop {
             let read = file.read(&mut self.buf)?;
@@ -587,8 +683,7 @@ impl Run {
         }
         rustix::fs::seek(&*file, Seek::Start(0))?;
         let whole = Digest(*hasher.finalize().as_bytes());
-        let twin = seen.iter().find(|s| s.whole == whole && left == 0);
-        Ok(twin.map(|s| (s.range.clone(), s.extents.clone())))
+        Ok(if left == 0 { self.seen.find(len, head, &whole) } else { None })
     }
 }
 

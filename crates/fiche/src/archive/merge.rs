@@ -129,6 +129,7 @@ fn copy<W: Write>(
             sink.children.push(child);
         }
         names.sort_unstable();
+        let names: Vec<(&[u8], u64)> = names.iter().map(|(n, number)| (&n[..], *number)).collect();
         sink.end_tree(|pos, out, scratch: &mut Scratch| match tree.names {
             Names::Sorted(_) => {
                 build_name_tree(&names, pos, out, scratch).map_or(Names::Absent, Names::Sorted)

@@ -218,6 +218,13 @@ pub struct Extents {
     pub data: Vec<Range<u64>>,
 }
 
+impl Extents {
+    /// How many bytes of content the pieces have.
+    pub(crate) fn content(&self) -> u64 {
+        self.data.iter().map(|piece| piece.end - piece.start).sum()
+    }
+}
+
 impl Entry {
     /// A record of this name and kind, without metadata and content.
     #[must_use]
@@ -252,8 +259,7 @@ impl Entry {
     /// True when the pieces of a sparse file are as long as its content.
     pub(crate) fn pieces_fit(&self) -> bool {
         let len = self.range.end - self.range.start;
-        let sum = |e: &Extents| e.data.iter().map(|piece| piece.end - piece.start).sum::<u64>();
-        self.extents.as_ref().is_none_or(|extents| sum(extents) == len)
+        self.extents.as_ref().is_none_or(|extents| extents.content() == len)
     }
 
     /// Length in bytes of what a reader of this record sees, holes included.

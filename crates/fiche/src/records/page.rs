@@ -16,6 +16,11 @@ pub(super) struct FrontCoder {
 }
 
 impl FrontCoder {
+    /// The name that was put last.
+    pub fn last(&self) -> &[u8] {
+        &self.last
+    }
+
     pub fn put(&mut self, name: &[u8], out: &mut Vec<u8>) {
         let shared = self.last.iter().zip(name).take_while(|(a, b)| a == b).count();
         out.put_varint(shared as u64);

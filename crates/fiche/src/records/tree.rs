@@ -123,7 +123,7 @@ pub(super) fn parse_node(section: &Section, level: u8) -> Result<Vec<Child>> {
 
 /// Appends the sections of sorted (name, number) pairs at `pos` and after.
 pub(crate) fn build_name_tree(
-    names: &[(Vec<u8>, u64)],
+    names: &[(&[u8], u64)],
     mut pos: u64,
     out: &mut Vec<u8>,
     scratch: &mut Scratch,
@@ -151,7 +151,12 @@ pub(crate) fn build_name_tree(
         let start = out.len();
         Section::put(out, pos, SectionKind::NamePage, (0, done), &payload, Some(scratch));
         let at = SectionRef { pos, len: (out.len() - start) as u64 };
-        children.push(Child { first: done, count: page.len() as u64, at, name: page[0].0.clone() });
+        children.push(Child {
+            first: done,
+            count: page.len() as u64,
+            at,
+            name: page[0].0.to_vec(),
+        });
         pos = at.end();
         done += page.len() as u64;
         rest = after;
@@ -177,69 +182,103 @@ pub(super) fn parse_name_page(section: &Section) -> Result<Vec<(Vec<u8>, u64)>> 
     Ok(names.into_iter().zip(numbers).collect())
 }
 
-/// Watches names as they are written: whether they increase, and that no two
-/// are the same. Costs the names' bytes, and 16 bytes more each once they do not
-/// increase.
+/// Watches names as they are written: whether they increase, and that no two are the
+/// same. Costs what each name does not share with the one before, and once they do not
+/// increase all their bytes and some 40 more each.
 #[derive(Default)]
 pub(crate) struct NameWatch {
-    names: Vec<(Vec<u8>, u64)>,
-    unsorted: bool,
-    named: bool,
+    /// While the names increase, each as the front coder has it; then one after the other.
+    names: Vec<u8>,
+    coder: FrontCoder,
+    count: u64,
+    unsorted: Option<Unsorted>,
+}
+
+/// What is known of names that do not increase.
+#[derive(Default)]
+struct Unsorted {
+    /// Where each name ends, and the number of its record.
+    ends: Vec<(u64, u64)>,
     digests: std::collections::HashSet<[u8; 16]>,
 }
 
 impl NameWatch {
     /// Takes the next name; an error when it was there before.
     pub fn push(&mut self, name: &[u8], number: u64) -> Result<()> {
-        let twice = Error::invalid("there are two records of one name");
-        if name.is_empty() && !self.named {
+        let is_first = self.count == 0 && self.unsorted.is_none();
+        if name.is_empty() && is_first {
             return Ok(());
         }
-        let digest = |name: &[u8]| {
-            let mut short = [0; 16];
-            short.copy_from_slice(&blake3::hash(name).as_bytes()[..16]);
-            short
-        };
-        if !self.unsorted {
+        if self.unsorted.is_none() {
             // Records without a name before the first with one count as unsorted.
-            let last = self.names.last().map(|(name, _)| name.as_slice());
-            let order = if !self.named && number > 0 && self.names.is_empty() {
-                Ordering::Greater
-            } else {
-                last.map_or(Ordering::Less, |last| last.cmp(name))
+            let order = match is_first {
+                true if number == 0 => Ordering::Less,
+                true => Ordering::Greater,
+                false => self.coder.last().cmp(name),
             };
             match order {
-                Ordering::Less => {}
-                Ordering::Equal if !name.is_empty() => return Err(twice),
-                _ => {
-                    self.unsorted = true;
-                    self.digests = self.names.iter().map(|(name, _)| digest(name)).collect();
+                Ordering::Less => {
+                    self.coder.put(name, &mut self.names);
+                    self.count += 1;
+                    return Ok(());
                 }
+                Ordering::Equal => return Err(twice()),
+                Ordering::Greater => self.unfold(),
             }
         }
-        self.named = true;
-        if name.is_empty() {
-            return Ok(());
+        match &mut self.unsorted {
+            Some(unsorted) if !name.is_empty() => unsorted.push(&mut self.names, name, number),
+            _ => Ok(()),
         }
-        if self.unsorted && !self.digests.insert(digest(name)) {
-            return Err(twice);
+    }
+
+    /// Goes from names that increase to names that do not.
+    fn unfold(&mut self) {
+        let coded = std::mem::take(&mut self.names);
+        let mut take = Take::new(&coded, "names", 0);
+        let (mut unsorted, mut name, mut number) = (Unsorted::default(), Vec::new(), 0);
+        while let (Ok(shared), Ok(rest)) = (take.varint(), take.string()) {
+            name.truncate(shared as usize);
+            name.extend_from_slice(rest);
+            // They increase: no two are the same.
+            let _ = unsorted.push(&mut self.names, &name, number);
+            number += 1;
         }
-        self.names.push((name.to_vec(), number));
-        Ok(())
+        self.unsorted = Some(unsorted);
     }
 
     /// Writes the name tree if one is needed, and says how names are found.
     pub fn finish(self, pos: u64, out: &mut Vec<u8>, scratch: &mut Scratch) -> Names {
-        if !self.named {
-            return Names::Absent;
+        let Some(unsorted) = self.unsorted else {
+            return if self.count == 0 { Names::Absent } else { Names::Increasing };
+        };
+        drop(unsorted.digests);
+        let mut start = 0;
+        let mut names: Vec<(&[u8], u64)> = Vec::with_capacity(unsorted.ends.len());
+        for (end, number) in unsorted.ends {
+            names.push((&self.names[start..end as usize], number));
+            start = end as usize;
         }
-        if !self.unsorted {
-            return Names::Increasing;
-        }
-        let mut names = self.names;
         names.sort_unstable();
         build_name_tree(&names, pos, out, scratch).map_or(Names::Absent, Names::Sorted)
     }
+}
+
+impl Unsorted {
+    fn push(&mut self, names: &mut Vec<u8>, name: &[u8], number: u64) -> Result<()> {
+        let mut digest = [0; 16];
+        digest.copy_from_slice(&blake3::hash(name).as_bytes()[..16]);
+        if !self.digests.insert(digest) {
+            return Err(twice());
+        }
+        names.extend_from_slice(name);
+        self.ends.push((names.len() as u64, number));
+        Ok(())
+    }
+}
+
+fn twice() -> Error {
+    Error::invalid("there are two records of one name")
 }
 
 /// Appends a tree to a footer.
