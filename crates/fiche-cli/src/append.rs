@@ -61,7 +61,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
         let start = writer.offset();
         match folder {
             Some(folder) => packed = pack::write_folder(folder, writer, args.quiet)?,
-            None => pack::write_stream(writer, args.quiet)?,
+            None => packed.records = pack::write_stream(writer, &args.blocks, args.quiet)?,
         }
         bytes = writer.offset() - start;
         Ok(())

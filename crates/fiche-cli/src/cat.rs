@@ -18,15 +18,16 @@ use crate::ui::{Failed, check_stop, say};
 /// ranges of each of them.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  fiche cat logs.fiche --range 1M+16K --range 5G+100\n  \
-fiche cat src.fiche --record src/main.rs\n  fiche cat src.fiche --record '#17' --range ..100")]
+fiche cat src.fiche --record src/main.rs\n  fiche cat src.fiche --record '#17' --range ..100\n  fiche cat log.fiche --record '#100..#200'")]
 pub struct Args {
     /// The archive
     file: PathBuf,
     /// START+LENGTH, START..END or START..; may be given often
     #[arg(long, short, value_name = "RANGE", value_parser = sizes::parse_part)]
     range: Vec<Part>,
-    /// A record by name, or #N by number (##... for a name that starts with #); may be given often
-    #[arg(long, short = 'R', value_name = "NAME|#N")]
+    /// A record by name, or #N by number (##... for a name that starts with #), or #A..#B for all
+    /// from #A up to, but without, #B; may be given often
+    #[arg(long, short = 'R', value_name = "NAME|#N|#A..#B")]
     record: Vec<String>,
     /// Write to this file instead of standard output
     #[arg(long, short, value_name = "FILE", default_value = "-")]
@@ -123,18 +124,52 @@ fn pieces(args: &Args, reader: &Reader) -> fiche::Result<Vec<Piece>> {
     if args.record.is_empty() {
         return Ok(ranges(reader.len())?.into_iter().map(Piece::Content).collect());
     }
-    let mut pieces = Vec::new();
-    for name in &args.record {
-        let record = record(reader, name)?;
+    let mut pieces: Vec<Piece> = Vec::new();
+    let mut push = |record: Record| -> fiche::Result<()> {
         let start = record.entry().range.start;
         for range in ranges(record.len())? {
-            pieces.push(match record.entry().extents {
-                Some(_) => Piece::Sparse(record.clone(), range),
-                None => Piece::Content(start + range.start..start + range.end),
-            });
+            if record.entry().extents.is_some() {
+                pieces.push(Piece::Sparse(record.clone(), range));
+                continue;
+            }
+            let range = start + range.start..start + range.end;
+            // Records that lie one behind the other are read as one piece.
+            match pieces.last_mut() {
+                Some(Piece::Content(last)) if last.end == range.start => last.end = range.end,
+                _ => pieces.push(Piece::Content(range)),
+            }
+        }
+        Ok(())
+    };
+    for name in &args.record {
+        match numbers(name) {
+            None => push(record(reader, name)?)?,
+            Some((from, to)) => {
+                let to = to.unwrap_or(reader.records());
+                if from > to || to > reader.records() {
+                    // Says which record there is not.
+                    reader.entry(from.max(to))?;
+                }
+                for item in reader.entries(from).take((to - from) as usize) {
+                    let (number, entry) = item?;
+                    if entry.kind.has_content() {
+                        push(reader.record_at(number)?)?;
+                    }
+                }
+            }
         }
     }
     Ok(pieces)
+}
+
+/// The numbers that `#A..#B` or `#A..` stands for.
+fn numbers(name: &str) -> Option<(u64, Option<u64>)> {
+    let (from, to) = name.split_once("..")?;
+    let number = |text: &str| text.strip_prefix('#')?.parse().ok();
+    match to {
+        "" => Some((number(from)?, None)),
+        _ => Some((number(from)?, Some(number(to)?))),
+    }
 }
 
 fn copy(reader: &Reader, pieces: &[Piece], threads: usize, out: &mut Output) -> fiche::Result<()> {

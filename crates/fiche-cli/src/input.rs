@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use fiche::archive::{Options, Reader};
+use fiche::archive::{Options, Reader, Split};
 use fiche::codec::Codec;
 use fiche::{FileSource, ReadAt};
 
@@ -34,6 +34,10 @@ pub struct Blocks {
     /// Length of a block, 1K to 16M, by default 16K: what a read decodes at least
     #[arg(long, short, value_name = "SIZE", value_parser = sizes::parse)]
     pub block: Option<u64>,
+    /// What a record is: files, or with what is in them lines, json:FIELD (lines named by this
+    /// field), mbox, warc, tar (its members) or fixed:BYTES; none for a stream without any
+    #[arg(long, value_name = "WHAT", default_value = "files", value_parser = parse_records)]
+    pub records: Records,
     /// Let blocks end where records end
     #[arg(long, value_name = "WHAT", default_value = "none")]
     pub align: Align,
@@ -46,6 +50,22 @@ pub struct Blocks {
     pub keep_going: bool,
     #[command(flatten)]
     pub threads: Threads,
+}
+
+/// What records there are.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Records {
+    /// Each file is one
+    Files,
+    /// What is in them as well
+    Split(Split),
+}
+
+fn parse_records(text: &str) -> Result<Records, String> {
+    match text {
+        "files" | "none" => Ok(Records::Files),
+        _ => text.parse().map(Records::Split).map_err(|error: fiche::Error| error.to_string()),
+    }
 }
 
 /// What blocks are aligned to.

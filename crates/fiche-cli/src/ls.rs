@@ -20,6 +20,10 @@ pub struct Args {
     file: PathBuf,
     /// Only these records, and what is below those that are folders
     path: Vec<OsString>,
+    /// Only records of which a name starts with this: goes straight to them, and gives them in the
+    /// order of their names
+    #[arg(long, value_name = "TEXT", conflicts_with = "path")]
+    prefix: Option<OsString>,
     /// Print number, permissions, owner, size, time and name
     #[arg(long, short)]
     long: bool,
@@ -48,7 +52,11 @@ pub fn run(args: Args) -> Result<(), Failed> {
     };
     let mut out = BufWriter::new(std::io::stdout().lock());
     let to_stdout = |e| Failed::io(Path::new("standard output"), e);
-    for item in reader.entries(0) {
+    let records: Box<dyn Iterator<Item = _>> = match &args.prefix {
+        Some(prefix) => Box::new(reader.prefix(prefix.as_bytes())),
+        None => Box::new(reader.entries(0)),
+    };
+    for item in records {
         let (number, entry) = item.map_err(|e| Failed::at(&args.file, e))?;
         if !wanted(&entry.name) {
             continue;
@@ -60,7 +68,11 @@ pub fn run(args: Args) -> Result<(), Failed> {
         } else if args.long {
             long_line(number, &entry).into_bytes()
         } else {
-            format!("{:>12}  {}\n", entry.len(), one_line(&entry.name)).into_bytes()
+            let name = match entry.name.is_empty() {
+                true => format!("#{number}"),
+                false => one_line(&entry.name),
+            };
+            format!("{:>12}  {name}\n", entry.len()).into_bytes()
         };
         out.write_all(&line).map_err(to_stdout)?;
     }

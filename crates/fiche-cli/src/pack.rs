@@ -7,7 +7,7 @@ use std::time::Instant;
 use fiche::archive::{Folder, Options, Packed, Writer};
 use serde_json::json;
 
-use crate::input::Blocks;
+use crate::input::{Blocks, Records};
 use crate::output::Output;
 use crate::sizes::show;
 use crate::ui::{self, Failed, Progress, say};
@@ -17,7 +17,8 @@ use crate::ui::{self, Failed, Progress, say};
 #[command(after_help = "Each input is kept under its last name: `fiche pack /data/logs` gives \
 records logs/.... A symbolic link, pipe or device given here stands for what it leads to; below \
 a folder, links stay links.\n\nExamples:\n  fiche pack src -o src.fiche --exclude '*.o'\n  \
-pg_dump db | fiche pack - -o db.fiche --method zstd --level 19 --block 64K")]
+pg_dump db | fiche pack - -o db.fiche --method zstd --level 19 --block 64K\n  fiche pack crawl.warc.gz -o \
+crawl.fiche --records warc --align records")]
 pub struct Args {
     /// Files and folders, or - for standard input
     #[arg(required = true)]
@@ -51,8 +52,9 @@ pub fn run(args: Args) -> Result<(), Failed> {
     let mut packed = match folder {
         Some(folder) => write_folder(folder, &mut writer, args.quiet)?,
         None => {
-            write_stream(&mut writer, args.quiet)?;
-            Packed::default()
+            let mut packed = Packed::default();
+            packed.records = write_stream(&mut writer, &args.blocks, args.quiet)?;
+            packed
         }
     };
     let len = writer.offset();
@@ -82,6 +84,9 @@ pub fn folder(input: &[PathBuf], blocks: &Blocks, output: &Path) -> Result<Folde
         return Err(Failed::usage("standard input is packed alone, without other inputs"));
     }
     let mut folder = Folder::new(&blocks.exclude)?.keep_going(blocks.keep_going);
+    if let Records::Split(split) = &blocks.records {
+        folder = folder.split(split.clone());
+    }
     folder.skip(output);
     for path in input {
         folder.add(path)?;
@@ -111,14 +116,22 @@ pub fn write_folder<W: Write>(
     Ok(packed)
 }
 
-/// Writes standard input, which is one stream without records.
-pub fn write_stream<W: Write>(writer: &mut Writer<W>, quiet: bool) -> Result<(), fiche::Error> {
+/// Writes standard input, which is one stream; returns how many records there are in it.
+pub fn write_stream<W: Write>(
+    writer: &mut Writer<W>,
+    blocks: &Blocks,
+    quiet: bool,
+) -> Result<u64, fiche::Error> {
     let mut input = std::io::stdin().lock();
     if input.is_terminal() {
         let what = "standard input is a terminal: give it a file or a pipe".into();
         return Err(fiche::Error::Invalid { what });
     }
     let progress = Progress::new("packing", None, quiet);
+    if let Records::Split(split) = &blocks.records {
+        let items = writer.add_records(split, &mut input, &mut |bytes| progress.add(bytes))?;
+        return Ok(items.end - items.start);
+    }
     let mut buf = vec![0; 256 << 10];
     loop {
         let len = match input.read(&mut buf) {
@@ -130,7 +143,7 @@ pub fn write_stream<W: Write>(writer: &mut Writer<W>, quiet: bool) -> Result<(),
         writer.write_all(&buf[..len])?;
         progress.add(len as u64)?;
     }
-    Ok(())
+    Ok(0)
 }
 
 fn summary(

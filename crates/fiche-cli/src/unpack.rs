@@ -83,7 +83,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
         return Err(Failed::said(Error::Corrupt { what: "archive", at: Place::Pos(0) }));
     }
     let to_stdout = args.output.as_deref() == Some(Path::new("-"));
-    if to_stdout || (reader.records() == 0 && args.path.is_empty()) {
+    if to_stdout || (args.path.is_empty() && reader.is_stream()) {
         return stream(&args, &reader, damaged);
     }
     let target = args.output.clone().unwrap_or_else(|| PathBuf::from("."));

@@ -90,7 +90,6 @@ pub(crate) struct Block {
     pub stored_len: u64,
     /// Codec by number, as stored: it may be one that is not known here.
     pub codec: u8,
-    pub part: u64,
 }
 
 impl Block {
@@ -176,7 +175,6 @@ impl Ends {
 struct Run {
     blocks: usize,
     codec: u8,
-    part: u64,
     lens: Ends,
     stored: Ends,
     /// What lies before it in the chapter: blocks, decoded bytes, stored bytes.
@@ -237,9 +235,7 @@ impl Table {
             let run = table.take_run(&mut take, table.blocks)?;
             table.blocks += run.blocks;
             table.len += run.lens.total();
-            if run.part == 0 {
-                table.stored_len += run.stored.total() + (CHECKSUM * run.blocks) as u64;
-            }
+            table.stored_len += run.stored.total() + (CHECKSUM * run.blocks) as u64;
             table.runs.push(run);
         }
         table.gaps_size = take.remaining() as u64;
@@ -274,23 +270,16 @@ impl Table {
         if flags & !(HAS_PART | HAS_DICTIONARY | HAS_MODEL) != 0 {
             return Err(Error::Unsupported { what: "flag of a run", found: u64::from(flags) });
         }
-        let part = if flags & HAS_PART != 0 { take.varint()? } else { 0 };
-        for (flag, what) in [(HAS_DICTIONARY, "dictionary"), (HAS_MODEL, "model")] {
+        for (flag, what) in
+            [(HAS_PART, "part"), (HAS_DICTIONARY, "dictionary"), (HAS_MODEL, "model")]
+        {
             if flags & flag != 0 {
                 return Err(Error::Unsupported { what, found: take.varint()? });
             }
         }
         let (lens, stored) = (Ends::take(take, blocks)?, Ends::take(take, blocks)?);
-        let run = Run {
-            blocks,
-            codec,
-            part,
-            first,
-            offset: self.len,
-            pos: self.stored_len,
-            lens,
-            stored,
-        };
+        let run =
+            Run { blocks, codec, first, offset: self.len, pos: self.stored_len, lens, stored };
         for i in 0..blocks {
             let ((from, to), (stored_from, stored_to)) = (run.lens.span(i), run.stored.span(i));
             if to - from > MAX_BLOCK || stored_to - stored_from > to - from {
@@ -347,7 +336,6 @@ impl Table {
             pos: self.pos + run.pos + gap_len + stored_from + (CHECKSUM * i) as u64,
             stored_len: stored_to - stored_from + CHECKSUM as u64,
             codec: run.codec,
-            part: run.part,
         }
     }
 }
@@ -458,7 +446,7 @@ mod tests {
             let (mut offset, mut pos, mut spaces) = (5000, 1000, Vec::new());
             for (i, &(codec, len, stored_len, gap)) in blocks.iter().enumerate() {
                 let expected =
-                    Block { number: 77 + i as u64, offset, len, pos, stored_len, codec, part: 0 };
+                    Block { number: 77 + i as u64, offset, len, pos, stored_len, codec };
                 prop_assert_eq!(table.block(i), expected);
                 for at in [offset, offset + len / 2, offset + len - 1] {
                     prop_assert_eq!(table.find(at), expected);

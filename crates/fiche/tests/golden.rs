@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use common::{Section, manifest, reseal, sections};
-use fiche::archive::{Entry, Extents, Kind, Meta, Options, Reader, Writer};
+use fiche::archive::{Entry, Extents, Kind, Meta, Options, Reader, Split, Writer};
 use fiche::codec::Codec;
 use fiche::testing::Random;
 use fiche::{FileSource, ReadAt};
@@ -93,10 +93,30 @@ fn unsorted() -> Vec<u8> {
     })
 }
 
+/// Records of a WARC file, with two names and some that share one, and lines without.
+fn items() -> Vec<u8> {
+    pack(small(), |writer| {
+        let mut warc = Vec::new();
+        for i in 0..400u32 {
+            let (uri, text) = (i * 7919 % 300, Random(u64::from(i)).text(30));
+            let head = format!(
+                "WARC/1.0\r\nWARC-Type: resource\r\nWARC-Target-URI: http://x/{uri}\r\n\
+                 WARC-Record-ID: <urn:uuid:{i:08x}>\r\nContent-Length: 30\r\n\r\n"
+            );
+            warc.extend([head.as_bytes(), &text, b"\r\n\r\n"].concat());
+        }
+        writer.add_records(&Split::Warc, &mut warc.as_slice(), &mut |_| Ok(())).unwrap();
+        let lines = b"one\ntwo\n\nfour";
+        writer.add_records(&Split::Lines, &mut lines.as_slice(), &mut |_| Ok(())).unwrap();
+        let whole = 0..writer.offset();
+        writer.add_entry(Entry::new("all", Kind::File).range(whole)).unwrap();
+    })
+}
+
 fn good_files() -> Vec<(&'static str, Vec<u8>)> {
     let of = |codec| three(small().codec(codec));
     let merged = {
-        let readers: Vec<Reader> = [tree(), unsorted(), of(Codec::Lz4)]
+        let readers: Vec<Reader> = [tree(), unsorted(), items(), of(Codec::Lz4)]
             .into_iter()
             .map(|bytes| Reader::open(Arc::new(bytes)).unwrap())
             .collect();
@@ -157,6 +177,7 @@ fn good_files() -> Vec<(&'static str, Vec<u8>)> {
                 writer.add(Entry::data("short"), &mut b"short".as_slice()).unwrap();
             })
         }),
+        ("items", items()),
         ("merged", merged),
         ("appended", appended),
         ("cut-off-append", cut_append),
@@ -198,7 +219,7 @@ fn good_files_read_as_their_manifests_say() {
         assert_eq!(parts, info.stored_bytes, "{}", path.display());
         files += 1;
     }
-    assert!(files >= 17, "golden/v1 has only {files} files");
+    assert!(files >= 18, "golden/v1 has only {files} files");
 }
 
 /// What the files written today read as is what those of the past read as.

@@ -31,8 +31,8 @@ SECTIONS = {CHAPTER_TABLE: "chapter table", RECORD_PAGE: "record page", NODE: "n
             NAME_PAGE: "name page", FOOTER: "footer"}
 NO_NAMES, INCREASING, BY_NAME_PAGES = 0, 1, 2
 KINDS = ("data", "file", "directory", "symlink", "hardlink", "fifo", "character-device",
-         "block-device")
-DATA, FILE, DIRECTORY, SYMLINK, HARDLINK, FIFO, CHARACTER_DEVICE, BLOCK_DEVICE = range(8)
+         "block-device", "item")
+DATA, FILE, DIRECTORY, SYMLINK, HARDLINK, FIFO, CHARACTER_DEVICE, BLOCK_DEVICE, ITEM = range(9)
 LONGEST_BLOCK = LONGEST_PAYLOAD = LONGEST_HASHED = 1 << 26
 MOST = 4096  # blocks of a chapter, entries of a node or page
 ALL_ONES = (1 << 64) - 1
@@ -418,7 +418,7 @@ def extend_footer(archive: Archive, footer: Cursor, limit: int) -> None:
         footer.require(tree.found <= BY_NAME_PAGES, "how names are found")
         if tree.found == BY_NAME_PAGES:
             tree.names = read_tree(footer, 0, limit)
-            footer.require(tree.names.root.count <= tree.root.count, "count of names")
+            footer.require(tree.names.root.count <= 2 * tree.root.count, "count of names")
         first += tree.root.count
         archive.trees.append(tree)
     footer.require(first == archive.records, "sum of the trees")
@@ -562,6 +562,7 @@ class Record:
     pieces: list[tuple[int, int]] | None  # where its data stand, if it is sparse
     target: bytes | int | tuple[int, int] | None
     metadata: Metadata | None
+    key: bytes
 
 
 def read_columns(page: Cursor) -> dict[int, Cursor]:
@@ -570,7 +571,7 @@ def read_columns(page: Cursor) -> dict[int, Cursor]:
     while page.at < len(page.data):
         number = page.fixed(1)
         page.require(number > last, "order of columns")
-        page.require(number <= 12 or number >= 128, "unknown column")
+        page.require(number <= 13 or number >= 128, "unknown column")
         columns[number] = page.part(page.varint(), f"column {number}")
         last = number
     return columns
@@ -600,8 +601,8 @@ def read_record_page(archive: Archive, entry: Entry) -> list[Record]:
         page.require(0 <= start <= end <= archive.length, f"place of record {number}")
         furthest = max(furthest, end) if records else end
         pieces, length = value(5, lambda column: read_extents(column, length))
-        page.require(kind in (DATA, FILE) or (end == start and pieces is None),
-                     f"content of record {number}")
+        page.require(kind in (DATA, FILE, ITEM) or end == start, f"content of record {number}")
+        page.require(kind in (DATA, FILE) or pieces is None, f"pieces of record {number}")
         target = value(6, lambda column: read_target(column, kind, number))
         mode = value(7)
         # Times wrap around, as their differences may need 65 bits.
@@ -613,11 +614,13 @@ def read_record_page(archive: Archive, entry: Entry) -> list[Record]:
                      and 0 <= user <= ALL_ONES and 0 <= group <= ALL_ONES
                      and (mode or not (seconds or nanoseconds or user or group or attributes)),
                      f"metadata of record {number}")
+        key = value(13, Cursor.sized) if kind == ITEM else b""
+        page.require(len(key) < 1 << 16 and 0 not in key, f"second name of record {number}")
         metadata = Metadata(mode - 1, seconds, nanoseconds, user, group, attributes)
         records.append(Record(number, name, kind, start, length, pieces, target,
-                              metadata if mode else None))
+                              metadata if mode else None, key))
     for number, column in columns.items():
-        if number <= 12:
+        if number <= 13:
             column.finish()
     page.require(entry.name in (None, records[0].name), "first name")
     return records
@@ -658,7 +661,7 @@ def read_attributes(column: Cursor) -> list[tuple[bytes, bytes]]:
 
 @lru_cache(256)
 def read_name_page(archive: Archive, tree: Tree, entry: Entry) -> list[tuple[bytes, int]]:
-    """Some names of this tree of records, each with the number of its record."""
+    """Beginnings of names of this tree of records, each with the number of its record."""
     section = read_section(archive.file, NAME_PAGE, entry.position, entry.length, archive.limit)
     page = section.payload
     count = page.varint()
@@ -667,7 +670,7 @@ def read_name_page(archive: Archive, tree: Tree, entry: Entry) -> list[tuple[byt
     names, numbers = [b""], [0]
     for _ in range(count):
         names.append(page.name(names[-1]))
-        page.require(names[-2] < names[-1], "order of names")
+        page.require(names[-2] <= names[-1] != b"", "order of names")
     for _ in range(count):
         numbers.append(numbers[-1] + page.signed())
         page.require(0 <= numbers[-1] < tree.root.count, "number of a record")
@@ -691,7 +694,7 @@ def read_node(archive: Archive, tree: Tree, entry: Entry, level: int) -> list[En
         before, name = name, node.name(name)
         node.require(below >= 1, "count below an entry")
         node.require(HEADER <= position <= position + length <= archive.limit, "place below")
-        node.require(index == 0 or tree.found != INCREASING or before < name, "order of names")
+        node.require(index == 0 or tree.found != INCREASING or before <= name, "order of names")
         entries.append(Entry(first, below, position, length, name))
         first += below
         end = position + length
@@ -729,50 +732,67 @@ def record_by_number(archive: Archive, number: int) -> Record:
     return read_record_page(archive, entry)[number - entry.first]
 
 
+@lru_cache(16)
+def all_names(archive: Archive, tree: Tree) -> list[tuple[bytes, int]]:
+    """The beginnings of all names of a tree of records, with the numbers of their records."""
+    pages = (read_name_page(archive, tree, entry) for entry in all_pages(archive, tree.names))
+    return [item for page in pages for item in page]
+
+
 def record_by_name(archive: Archive, name: bytes) -> Record | None:
-    for tree in archive.trees:
+    for tree in reversed(archive.trees):
         if tree.found == NO_NAMES or name == b"":
             continue
-        entry = find_page(archive, tree.names or tree, lambda entry: entry.name, name)
-        if entry is None:
-            continue
         if tree.found == INCREASING:
-            found = [record for record in read_record_page(archive, entry) if record.name == name]
+            entry = find_page(archive, tree, lambda entry: entry.name, name)
+            page = read_record_page(archive, entry) if entry else []
+            found = [record for record in page if record.name == name]
         else:
-            found = [record_by_number(archive, number)
-                     for other, number in read_name_page(archive, tree, entry) if other == name]
-            require(all(record.name == name for record in found), "name page", entry.position)
+            names = all_names(archive, tree)
+            index = bisect_right(names, name, key=lambda item: item[0]) - 1
+            beginning = names[index][0] if index >= 0 else None
+            while index > 0 and names[index - 1][0] == beginning:
+                index -= 1  # equal names: the first counts
+            found = [record_by_number(archive, names[index][1])] if index >= 0 else []
+            found = [record for record in found if name in (record.name, record.key)]
         if found:
             return found[0]
     return None
 
 
+def shared(first: bytes, second: bytes) -> int:
+    return next((i for i, (a, b) in enumerate(zip(first, second)) if a != b),
+                min(len(first), len(second)))
+
+
+def beginnings(names: list[tuple[bytes, int]]) -> list[tuple[bytes, int]]:
+    """Of each of these sorted names as much as tells it from those before and after it."""
+    common = [0, *(shared(a, b) for (a, _), (b, _) in zip(names, names[1:])), 0]
+    return [(name[:max(common[i], common[i + 1]) + 1], number)
+            for i, (name, number) in enumerate(names)]
+
+
 def all_records(archive: Archive) -> Iterator[Record]:
     """All records in order; makes sure on the way that each can be found by its name."""
-    known: dict[bytes, int] = {}
+    known: set[bytes] = set()
     for tree in archive.trees:
-        before, unnamed = None, len(known)
+        before, names = None, []
         for entry in all_pages(archive, tree):
             for record in read_record_page(archive, entry):
-                fine = record.name not in known
+                fine = record.kind == ITEM or record.name not in known
                 if tree.found == NO_NAMES:
                     fine = record.name == b""
                 elif tree.found == INCREASING:
                     fine = fine and (before is None or before < record.name)
                 require(fine, f"name of record {record.number}", entry.position)
                 before = record.name
-                if record.name:
-                    known[record.name] = record.number
+                if record.name and record.kind != ITEM:
+                    known.add(record.name)
+                names += [(name, record.number) for name in (record.name, record.key) if name]
                 yield record
         if tree.names:
-            named = tree.names.root.count
-            require(named == len(known) - unnamed, "count of names", tree.names.root.position)
-            before = b""
-            for entry in all_pages(archive, tree.names):
-                for name, number in read_name_page(archive, tree, entry):
-                    require(before < name and known.get(name) == number, "name page",
-                            entry.position)
-                    before = name
+            require(all_names(archive, tree) == beginnings(sorted(names)), "names",
+                    tree.names.root.position)
 
 
 def read_record(archive: Archive, record: Record, start: int, end: int) -> Iterator[bytes]:
@@ -795,7 +815,7 @@ def read_record(archive: Archive, record: Record, start: int, end: int) -> Itera
 
 def record_line(archive: Archive, record: Record) -> str:
     digest = target = mode = time = user = group = attributes = pieces = None
-    if record.kind in (DATA, FILE) and record.length <= LONGEST_HASHED:
+    if record.kind in (DATA, FILE, ITEM) and record.length <= LONGEST_HASHED:
         sha256 = hashlib.sha256()
         for piece in read_record(archive, record, 0, record.length):
             sha256.update(piece)
@@ -815,7 +835,7 @@ def record_line(archive: Archive, record: Record) -> str:
     if record.pieces:
         pieces = ",".join(f"{start}..{end}" for start, end in record.pieces)
     fields = (record.number, KINDS[record.kind], record.length, digest, record.name.hex(), mode,
-              time, user, group, target, attributes, pieces)
+              time, user, group, target, attributes, pieces, record.key.hex())
     return " ".join(["record", *("-" if it in (None, "") else str(it) for it in fields)])
 
 
@@ -835,8 +855,12 @@ def compare(path: Path) -> str | None:
         for number, record in enumerate(all_records(archive)):
             if record_by_number(archive, number) != record:
                 return f"record {number} by its number"
-            if record.name and record_by_name(archive, record.name) != record:
-                return f"record {number} by its name"
+            for name in filter(None, (record.name, record.key)):
+                found = record_by_name(archive, name)
+                # Items may share a name: the first one is found.
+                before = found and found.kind == ITEM and name in (found.name, found.key)
+                if found != record and not (before and found.number < number):
+                    return f"record {number} by its name"
             if record_by_name(archive, record.name + b"\x01 that is not there"):
                 return f"a name like that of record {number}"
         whole = b"".join(read_content(archive, 0, archive.length))

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io::{Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
@@ -12,7 +12,7 @@ use rustix::fs::SeekFrom as Seek;
 
 use crate::archive::writer::Writer;
 use crate::error::{Error, Result};
-use crate::records::{Entry, Extents, Kind, Meta};
+use crate::records::{Entry, Extents, Kind, Meta, Split};
 use crate::wire::Digest;
 
 /// Bytes that are read at a time.
@@ -57,6 +57,7 @@ pub struct Folder {
     skip: Vec<(u64, u64)>,
     sockets: Vec<PathBuf>,
     keep_going: bool,
+    split: Option<Split>,
     skipped: Vec<(PathBuf, String)>,
 }
 
@@ -251,6 +252,7 @@ impl Folder {
             skip: Vec::new(),
             sockets: Vec::new(),
             keep_going: false,
+            split: None,
             skipped: Vec::new(),
         })
     }
@@ -260,6 +262,15 @@ impl Folder {
     #[must_use]
     pub fn keep_going(self, keep_going: bool) -> Folder {
         Folder { keep_going, ..self }
+    }
+
+    /// Splits the content of every file into records, numbered from file to file; the files
+    /// themselves come behind them all. A gzipped WARC file is kept as what it
+    /// holds, without the `.gz` of its name. Holes are kept as zeros, and equal files are not
+    /// looked for.
+    #[must_use]
+    pub fn split(self, split: Split) -> Folder {
+        Folder { split: Some(split), ..self }
     }
 
     /// Leaves this very file out wherever it is met: for the archive itself.
@@ -415,6 +426,8 @@ impl Folder {
         sizes.retain(|_, count| *count > 1);
         let mut run = Run {
             keep_going: self.keep_going,
+            split: self.split.take(),
+            later: Vec::new(),
             packed: Packed {
                 sockets: std::mem::take(&mut self.sockets),
                 skipped: std::mem::take(&mut self.skipped),
@@ -436,6 +449,7 @@ impl Folder {
                 other => other?,
             }
         }
+        run.finish(writer)?;
         Ok(run.packed)
     }
 }
@@ -451,6 +465,10 @@ fn path_of(root: &Path, prefix: usize, name: &[u8]) -> PathBuf {
 
 struct Run {
     keep_going: bool,
+    split: Option<Split>,
+    /// With `split`, what comes behind the items of all files. Hard links
+    /// lead to places in this list.
+    later: Vec<Entry>,
     packed: Packed,
     buf: Vec<u8>,
     /// How many files have each size, where it is more than one: only these can be equal.
@@ -500,10 +518,18 @@ impl Run {
         if kind == Kind::Directory && there.is_some_and(|there| there.kind == Kind::Directory) {
             return Ok(());
         }
-        let mut entry =
-            Entry { name: name.to_vec(), kind, meta: Some(meta), range: 0..0, extents: None };
+        let mut entry = Entry::new(name, kind).meta(meta);
         let identity = (stat.device, stat.inode);
-        let number = if entry.kind != Kind::File {
+        let number = if let Some(split) = self.split.clone() {
+            let first = self.links.get(&identity).filter(|_| entry.kind == Kind::File);
+            if let Some(&first) = first {
+                entry.kind = Kind::Hardlink(first);
+            } else if entry.kind == Kind::File {
+                self.pack_split(writer, &split, &mut entry, stat, path, progress)?;
+            }
+            self.later.push(entry);
+            self.later.len() as u64 - 1
+        } else if entry.kind != Kind::File {
             writer.add_entry(entry)?
         } else if let Some(&first) = self.links.get(&identity) {
             entry.kind = Kind::Hardlink(first);
@@ -518,6 +544,57 @@ impl Run {
         Ok(())
     }
 
+    /// Writes what was to come behind all items.
+    fn finish<W: Write>(&mut self, writer: &mut Writer<W>) -> Result<()> {
+        let mut numbers = Vec::with_capacity(self.later.len());
+        for mut entry in self.later.drain(..) {
+            if let Kind::Hardlink(to) = &mut entry.kind {
+                *to = numbers.get(*to as usize).copied().unwrap_or_default();
+            }
+            numbers.push(writer.add_entry(entry)?);
+        }
+        Ok(())
+    }
+
+    /// Writes the content of a file as items, and gives the entry its range.
+    fn pack_split<W: Write>(
+        &mut self,
+        writer: &mut Writer<W>,
+        split: &Split,
+        entry: &mut Entry,
+        stat: &Stat,
+        path: &Path,
+        progress: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<()> {
+        let (mut file, now) = open(path, stat)?;
+        take_meta(entry, &now);
+        let at = |e: std::io::Error| Error::io_at(path, e);
+        let mut magic = [0; 2];
+        if *split == Split::Warc && stat.is_file() && file.read_at(&mut magic, 0).map_err(at)? == 2
+        {
+            let plain = entry.name.strip_suffix(b".gz").filter(|_| magic == [0x1F, 0x8B]);
+            entry.name = plain.map_or_else(|| entry.name.clone(), <[u8]>::to_vec);
+        }
+        let start = writer.offset();
+        // What a file grows by while it is read belongs to another time.
+        let len = if stat.is_file() && now.len() > 0 { now.len() } else { u64::MAX };
+        let items = writer.add_records(split, &mut Read::by_ref(&mut file).take(len), progress);
+        let items = items.map_err(|error| match error {
+            Error::Invalid { what } => Error::invalid(format!("{}: {what}", path.display())),
+            error => error.at_path(path),
+        })?;
+        entry.range = start..writer.offset();
+        self.packed.records += items.end - items.start;
+        self.packed.bytes += entry.range.end - entry.range.start;
+        if stat.is_file() && !same(&now, &file.metadata().map_err(at)?) {
+            if !self.keep_going {
+                return Err(changed(path));
+            }
+            self.packed.changed.push(path.to_owned());
+        }
+        Ok(())
+    }
+
     fn pack_file<W: Write>(
         &mut self,
         writer: &mut Writer<W>,
@@ -527,23 +604,8 @@ impl Run {
         progress: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<u64> {
         let at = |e: std::io::Error| Error::io_at(path, e);
-        let changed = || at(std::io::Error::other("changed while it was being packed"));
-        // A pipe that was put in the place of a file must not make this wait.
-        let flags = if stat.is_file() { rustix::fs::OFlags::NONBLOCK.bits() as i32 } else { 0 };
-        let mut file = File::options().read(true).custom_flags(flags).open(path).map_err(at)?;
-        let now = file.metadata().map_err(at)?;
-        let same = |a: &Metadata, b: &Metadata| {
-            let of = |m: &Metadata| (m.len(), m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec());
-            of(a) == of(b)
-        };
-        if (now.dev(), now.ino()) != (stat.device, stat.inode) {
-            return Err(changed());
-        }
-        if let Some(meta) = &mut entry.meta {
-            // What is kept is what holds while it is read.
-            meta.modified = (now.mtime(), now.mtime_nsec() as u32);
-            meta.mode = now.mode() & 0o7777;
-        }
+        let (mut file, now) = open(path, stat)?;
+        take_meta(&mut entry, &now);
         if stat.is_file() && stat.blocks * 512 < stat.len {
             entry.extents = extents(&file, now.len()).map_err(at)?;
         }
@@ -599,7 +661,7 @@ impl Run {
             }
         }
         if !whole && !self.keep_going {
-            return Err(changed());
+            return Err(changed(path));
         }
         writer.end()?;
         let range = start..writer.offset();
@@ -685,6 +747,35 @@ impl Run {
         let whole = Digest(*hasher.finalize().as_bytes());
         Ok(if left == 0 { self.seen.find(len, head, &whole) } else { None })
     }
+}
+
+/// Opens a file and looks at it again: what is kept of it is what holds while it is read.
+fn open(path: &Path, stat: &Stat) -> Result<(File, Metadata)> {
+    let at = |e: std::io::Error| Error::io_at(path, e);
+    // A pipe that was put in the place of a file must not make this wait.
+    let flags = if stat.is_file() { rustix::fs::OFlags::NONBLOCK.bits() as i32 } else { 0 };
+    let file = File::options().read(true).custom_flags(flags).open(path).map_err(at)?;
+    let now = file.metadata().map_err(at)?;
+    if (now.dev(), now.ino()) != (stat.device, stat.inode) {
+        return Err(changed(path));
+    }
+    Ok((file, now))
+}
+
+fn take_meta(entry: &mut Entry, now: &Metadata) {
+    if let Some(meta) = &mut entry.meta {
+        meta.modified = (now.mtime(), now.mtime_nsec() as u32);
+        meta.mode = now.mode() & 0o7777;
+    }
+}
+
+fn same(a: &Metadata, b: &Metadata) -> bool {
+    let of = |m: &Metadata| (m.len(), m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec());
+    of(a) == of(b)
+}
+
+fn changed(path: &Path) -> Error {
+    Error::io_at(path, std::io::Error::other("changed while it was being packed"))
 }
 
 fn hash_zeros(hasher: &mut blake3::Hasher, mut len: u64) {

@@ -58,7 +58,7 @@ fn check_names(readers: &[Reader]) -> Result<()> {
     for (i, reader) in readers.iter().enumerate() {
         for item in reader.entries(0) {
             let (_, entry) = item?;
-            for before in &readers[..i] {
+            for before in readers[..i].iter().filter(|_| entry.kind != Kind::Item) {
                 let twin = match entry.name.is_empty() {
                     true => None,
                     false => before.inner().index.find(&entry.name)?,
@@ -66,7 +66,8 @@ fn check_names(readers: &[Reader]) -> Result<()> {
                 let folders = twin.as_ref().is_some_and(|(_, twin)| {
                     twin.kind == Kind::Directory && entry.kind == Kind::Directory
                 });
-                if twin.is_some() && !folders {
+                let item = twin.as_ref().is_some_and(|(_, twin)| twin.kind == Kind::Item);
+                if twin.is_some() && !folders && !item {
                     let what = format!("two archives have a record {:?}", entry.display_name());
                     return Err(Error::invalid(what));
                 }
@@ -111,9 +112,10 @@ fn copy<W: Write>(
                     && kind == SectionKind::RecordPage
                     && matches!(trees[tree].names, Names::Sorted(_))
                 {
-                    let first = section.number - trees[tree].tree.first;
-                    let named = (first..).zip(&entries).filter(|(_, e)| !e.name.is_empty());
-                    names.extend(named.map(|(number, e)| (e.name.clone(), number)));
+                    for (entry, number) in entries.iter().zip(section.number..) {
+                        let all = [&entry.name, &entry.key].into_iter().filter(|n| !n.is_empty());
+                        names.extend(all.map(|n| (n.clone(), number - trees[tree].tree.first)));
+                    }
                 }
                 let page = Page::of(entries, section.number + record, section.offset + offset);
                 sink.put_page(&page, kind)?;
@@ -163,9 +165,6 @@ fn copy_blocks<W: Write>(
     let mut piece: Vec<Block> = Vec::new();
     for i in blocks.clone() {
         let block = table.block(i);
-        if block.part != 0 {
-            return Err(Error::Unsupported { what: "part", found: block.part });
-        }
         piece.push(block);
         let (start, end) = (piece[0].pos, block.end());
         if end - start < PIECE && i + 1 < blocks.end {

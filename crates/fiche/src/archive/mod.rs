@@ -53,4 +53,4 @@ pub use stream::Stream;
 pub use verify::{Damage, Report};
 pub use writer::{Options, Writer};
 
-pub use crate::records::{Entry, Extents, Kind, Meta};
+pub use crate::records::{Entry, Extents, Kind, Meta, Split};

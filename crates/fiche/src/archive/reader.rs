@@ -260,6 +260,30 @@ impl Reader {
         })
     }
 
+    /// All records of which a name starts with `prefix`, with their numbers: in the order of their
+    /// names, where nothing was appended. A record is given once for each such name. Goes
+    /// straight to the first, and loads no more of the index than the records that it gives.
+    pub fn prefix<'a>(
+        &'a self,
+        prefix: &'a [u8],
+    ) -> impl Iterator<Item = Result<(u64, Entry)>> + 'a {
+        self.inner.index.prefix(prefix).map(|item| {
+            let (number, entry) = item?;
+            Ok((number, self.check_entry(number, entry)?))
+        })
+    }
+
+    /// True when the content is one stream: no record is more than an item of it. Looks at all
+    /// records if it is, and otherwise at few.
+    #[must_use]
+    pub fn is_stream(&self) -> bool {
+        let trees = self.inner.index.trees();
+        // What items belong to usually comes behind them.
+        let lasts = trees.iter().map(|t| self.entry(t.tree.first + t.tree.count - 1));
+        let mut some = lasts.chain(self.entries(0).map(|item| item.map(|(_, entry)| entry)));
+        some.all(|entry| entry.is_ok_and(|entry| entry.kind == Kind::Item))
+    }
+
     /// All records in order, from this number on: number and entry. Loads a page
     /// of the index at a time. After damage it goes on behind the damaged part.
     pub fn entries(&self, from: u64) -> impl Iterator<Item = Result<(u64, Entry)>> + '_ {
@@ -534,9 +558,6 @@ pub(super) fn decode_block(
     buf: &mut [u8],
     scratch: &mut codec::Scratch,
 ) -> Result<()> {
-    if block.part != 0 {
-        return Err(Error::Unsupported { what: "part", found: block.part });
-    }
     let bytes = &stored[..stored.len().saturating_sub(CHECKSUM)];
     let decoded = if bytes.len() == buf.len() {
         buf.copy_from_slice(bytes);

@@ -172,7 +172,7 @@ impl Restore {
                 }
                 Err(error) => return Err(error),
             };
-            if !self.wants(&entry.name) {
+            if entry.kind == Kind::Item || !self.wants(&entry.name) {
                 continue;
             }
             match run.restore(number, &entry, progress) {
@@ -203,6 +203,13 @@ impl Restore {
             let folder = [path.as_slice(), b"/"].concat();
             let below = |name: &[u8]| name.starts_with(&folder);
             match reader.entry_of(path) {
+                Ok((_, entry)) if entry.kind == Kind::Item => {
+                    let name = entry.display_name();
+                    let what = format!(
+                        "{name:?} is an item of a file, and not restored alone: cat reads it"
+                    );
+                    return Err(Error::invalid(what));
+                }
                 Ok(_) => {}
                 Err(Error::NotFound { name, nearest }) => {
                     if !reader.entries(0).flatten().any(|(_, entry)| below(&entry.name)) {
@@ -221,6 +228,9 @@ impl Restore {
 fn without_record(reader: &Reader) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for (_, entry) in reader.entries(0).flatten() {
+        if entry.kind == Kind::Item {
+            continue;
+        }
         match ranges.last_mut().filter(|last| last.end == entry.range.start) {
             Some(last) => last.end = entry.range.end,
             None if entry.range.is_empty() => {}
@@ -291,7 +301,7 @@ impl Run<'_> {
         if entry.name.is_empty() {
             // Content without a name is nobody's file.
             return match entry.kind {
-                Kind::Data => Ok(()),
+                Kind::Data | Kind::Item => Ok(()),
                 _ => Err(Error::Corrupt { what: "record name", at: Place::Record(number) }.into()),
             };
         }
@@ -321,6 +331,7 @@ impl Run<'_> {
             Kind::CharDevice(major, minor) => {
                 self.node(entry, FileType::CharacterDevice, rustix::fs::makedev(*major, *minor))
             }
+            Kind::Item => Ok(()),
             Kind::BlockDevice(major, minor) => {
                 self.node(entry, FileType::BlockDevice, rustix::fs::makedev(*major, *minor))
             }
@@ -494,6 +505,7 @@ impl Feed {
                 number += 1;
                 let Ok(entry) = entries.entry(number - 1) else { continue };
                 if !entry.kind.has_content()
+                    || entry.kind == Kind::Item
                     || entry.range.is_empty()
                     || entry.name.is_empty()
                     || !is_inside(&entry.name)

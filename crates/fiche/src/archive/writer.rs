@@ -11,7 +11,9 @@ use crate::envelope::{Container, HEADER_LEN, Kind as SectionKind, header, traile
 use crate::error::{Error, Result};
 use crate::io::into_io;
 use crate::parallel::{Pipeline, default_threads};
-use crate::records::{Child, Entry, NameWatch, Page, PageBuilder, RecordTree, build_tree};
+use crate::records::{
+    Child, Entry, Found, Kind, NameWatch, Page, PageBuilder, RecordTree, Split, build_tree,
+};
 use crate::wire::{block_checksum, crc64, crc64_join};
 
 /// Content goes to other threads in pieces of at least this size: handing over
@@ -334,12 +336,17 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    fn take_name(&mut self, name: &[u8]) -> Result<u64> {
-        if self.find_before(name)?.is_some() {
+    fn take_name(&mut self, entry: &Entry) -> Result<u64> {
+        let (name, alone) = (&entry.name, entry.kind != Kind::Item);
+        if alone && self.find_before(name)?.is_some_and(|before| before.kind != Kind::Item) {
             let name = String::from_utf8_lossy(name);
             return Err(Error::invalid(format!("the archive has a record {name:?} already")));
         }
-        self.names.push(name, self.next_record - self.first_record)?;
+        let number = self.next_record - self.first_record;
+        self.names.push(name, number, alone)?;
+        if !entry.key.is_empty() && entry.key != *name {
+            self.names.push_other(&entry.key, number)?;
+        }
         self.next_record += 1;
         Ok(self.next_record - 1)
     }
@@ -371,7 +378,7 @@ impl<W: Write> Writer<W> {
             return Err(Error::invalid("a record of this kind has no content"));
         }
         entry.check()?;
-        let number = self.take_name(&entry.name)?;
+        let number = self.take_name(&entry)?;
         entry.range = self.cutter.len..self.cutter.len;
         self.open = Some(Open { entry, number, told: false });
         Ok(number)
@@ -398,6 +405,11 @@ impl<W: Write> Writer<W> {
             self.flush_page();
             self.cutter.urgent = true;
         }
+        self.align()
+    }
+
+    /// Ends the block where a record has ended, if it is long enough for that.
+    fn align(&mut self) -> Result<()> {
         let full = self.cutter.align_records && self.cutter.pending() >= self.cutter.block_len;
         if full { self.cut() } else { Ok(()) }
     }
@@ -424,6 +436,9 @@ impl<W: Write> Writer<W> {
         if self.open.is_some() {
             return Err(Error::invalid("a record is begun before the last one has ended"));
         }
+        if entry.key == entry.name {
+            entry.key.clear();
+        }
         entry.check()?;
         if !entry.kind.has_content() {
             entry.range = self.cutter.len..self.cutter.len;
@@ -435,12 +450,86 @@ impl<W: Write> Writer<W> {
         if !entry.pieces_fit() {
             return Err(Error::invalid("content and pieces of a sparse file differ"));
         }
-        if matches!(entry.kind, crate::records::Kind::Hardlink(to) if to >= self.next_record) {
+        if matches!(entry.kind, Kind::Hardlink(to) if to >= self.next_record) {
             return Err(Error::invalid("a hard link leads to no record before it"));
         }
-        let number = self.take_name(&entry.name)?;
-        self.push_entry(entry, number, self.cutter.len)?;
+        let number = self.take_name(&entry)?;
+        // What has just been written stands one behind the other.
+        let is_new = entry.kind == Kind::Item && entry.range.end == self.cutter.len;
+        let expected = if is_new { entry.range.start } else { self.cutter.len };
+        self.push_entry(entry, number, expected)?;
+        self.align()?;
         Ok(number)
+    }
+
+    /// Adds content that is split into records, each of which becomes one of kind
+    /// [`Kind::Item`]; gzipped WARC files are decompressed first. Returns the numbers of
+    /// the records. `progress` is told bytes as they are read, and may stop it with an error.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use fiche::ReadAt;
+    /// use fiche::archive::{Options, Reader, Split, Writer};
+    ///
+    /// let log = "{\"id\": \"a\"}\n{\"id\": \"b\"}\n";
+    /// let mut writer = Writer::new(Vec::new(), Options::default())?;
+    /// writer.add_records(&Split::Json("id".into()), &mut log.as_bytes(), &mut |_bytes| Ok(()))?;
+    /// let reader = Reader::open(Arc::new(writer.finish()?))?;
+    /// let line = reader.record("b")?;
+    /// assert_eq!((line.number(), line.len()), (1, 12));
+    /// # Ok::<(), fiche::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when it is no WARC or tar file, or a record is open;
+    /// [`Error::Limit`]; [`Error::Io`].
+    pub fn add_records(
+        &mut self,
+        split: &Split,
+        content: &mut dyn Read,
+        progress: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<std::ops::Range<u64>> {
+        let first = self.next_record;
+        let base = self.cutter.len;
+        let mut content = Counted { inner: content, progress, stopped: None };
+        let result = match split {
+            Split::Warc => gunzipped(&mut content, &mut |content| self.split(split, base, content)),
+            _ => self.split(split, base, &mut content),
+        };
+        if let Some(error) = content.stopped {
+            return Err(error);
+        }
+        result.map(|()| first..self.next_record)
+    }
+
+    fn split(&mut self, split: &Split, base: u64, content: &mut dyn Read) -> Result<()> {
+        let (mut splitter, mut found) = (split.splitter(), Vec::new());
+        let mut buf = vec![0; 256 << 10];
+        loop {
+            let len = match content.read(&mut buf) {
+                Ok(len) => len,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error.into()),
+            };
+            match len {
+                0 => splitter.end(&mut found)?,
+                _ => splitter.take(&buf[..len], &mut found)?,
+            }
+            // Each record is told where it ends, so that blocks can end there.
+            let mut written = self.cutter.len - base;
+            let mut rest = &buf[..len];
+            for Found { range, name, key } in found.drain(..) {
+                let (now, later) = rest.split_at(range.end.saturating_sub(written) as usize);
+                self.take(now)?;
+                (rest, written) = (later, written + now.len() as u64);
+                let item = Entry::new(name, Kind::Item).key(key);
+                self.add_entry(item.range(range.start + base..range.end + base))?;
+            }
+            self.take(rest)?;
+            if len == 0 {
+                return Ok(());
+            }
+        }
     }
 
     fn push_entry(&mut self, entry: Entry, number: u64, expected: u64) -> Result<()> {
@@ -582,6 +671,44 @@ impl<W: Write> Writer<W> {
         }
         Ok(())
     }
+}
+
+/// Content that is counted as it is read.
+struct Counted<'a> {
+    inner: &'a mut dyn Read,
+    progress: &'a mut dyn FnMut(u64) -> Result<()>,
+    /// What stopped it.
+    stopped: Option<Error>,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let len = self.inner.read(buf)?;
+        (self.progress)(len as u64).map_err(|error| {
+            self.stopped = Some(error);
+            std::io::Error::other("stopped")
+        })?;
+        Ok(len)
+    }
+}
+
+/// Gives what `content` holds, decompressed if it is gzipped, in one stream or a stream a record.
+fn gunzipped(
+    content: &mut dyn Read,
+    with: &mut dyn FnMut(&mut dyn Read) -> Result<()>,
+) -> Result<()> {
+    let mut content = content;
+    let mut start = Vec::new();
+    Read::by_ref(&mut content).take(2).read_to_end(&mut start)?;
+    let is_gzip = start == [0x1F, 0x8B];
+    let mut whole = start.as_slice().chain(content);
+    if !is_gzip {
+        return with(&mut whole);
+    }
+    #[cfg(feature = "zlib")]
+    return with(&mut flate2::read::MultiGzDecoder::new(whole));
+    #[cfg(not(feature = "zlib"))]
+    Err(Error::Unsupported { what: "gzip, which this build leaves out, as codec", found: 2 })
 }
 
 impl Cutter {

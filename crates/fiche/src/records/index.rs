@@ -150,37 +150,83 @@ impl Index {
     /// The record of this name, if there is one, with its number. Trees written
     /// later are asked first.
     pub fn find(&self, name: &[u8]) -> Result<Option<(u64, Entry)>> {
-        for RecordTree { tree: records, names } in self.trees.iter().rev() {
-            let (tree, leaf) = match names {
-                Names::Increasing | Names::Unknown => (records, SectionKind::RecordPage),
-                Names::Sorted(names) => (names, SectionKind::NamePage),
-                Names::Absent => continue,
-            };
-            let (page, here) = self.descend(tree, leaf, |children| {
-                children.partition_point(|c| c.name.as_slice() <= name).saturating_sub(1)
-            })?;
-            match &page.1 {
-                Parsed::Page(entries) => {
-                    let found = match names {
-                        Names::Unknown => entries.iter().position(|e| e.name == name),
-                        _ => entries.binary_search_by(|e| e.name.as_slice().cmp(name)).ok(),
-                    };
-                    if let Some(i) = found {
-                        return Ok(Some((here.first + i as u64, entries[i].clone())));
-                    }
+        for records in self.trees.iter().rev() {
+            for item in self.named_from(records, name) {
+                let (beginning, number) = item?;
+                if !name.starts_with(&beginning) {
+                    break;
                 }
-                Parsed::Names(names) => {
-                    if let Ok(i) = names.binary_search_by(|(n, _)| n.as_slice().cmp(name)) {
-                        let number = records.first.saturating_add(names[i].1);
-                        let place = Error::Corrupt { what: "name page", at: Place::Record(number) };
-                        let entry = self.get(number)?.filter(|e| e.name == name).ok_or(place)?;
-                        return Ok(Some((number, entry)));
-                    }
+                let entry = self.named(number)?;
+                if entry.name == name || entry.key == name {
+                    return Ok(Some((number, entry)));
                 }
-                Parsed::Node(_) => {}
             }
         }
         Ok(None)
+    }
+
+    /// The record that a name led to.
+    fn named(&self, number: u64) -> Result<Entry> {
+        let place = Error::Corrupt { what: "name page", at: Place::Record(number) };
+        self.get(number)?.ok_or(place)
+    }
+
+    /// The records of which a name starts with this, with their numbers: tree by tree, in the
+    /// order of these names.
+    pub fn prefix<'a>(
+        &'a self,
+        prefix: &'a [u8],
+    ) -> impl Iterator<Item = Result<(u64, Entry)>> + 'a {
+        self.trees.iter().flat_map(move |records| {
+            let may = |item: &Result<(Vec<u8>, u64)>| {
+                item.as_ref().map_or(true, |(beginning, _)| {
+                    beginning.starts_with(prefix) || prefix.starts_with(beginning)
+                })
+            };
+            self.named_from(records, prefix).take_while(may).filter_map(move |item| {
+                let found = item.and_then(|(_, number)| Ok((number, self.named(number)?)));
+                let does = |entry: &Entry| {
+                    entry.name.starts_with(prefix)
+                        || (!entry.key.is_empty() && entry.key.starts_with(prefix))
+                };
+                match found {
+                    Ok((_, entry)) if !does(&entry) => None,
+                    found => Some(found),
+                }
+            })
+        })
+    }
+
+    /// The beginnings of the names of a tree in their order, with the numbers of their records:
+    /// from the last one that this name may have, or else the first that is greater.
+    fn named_from<'a>(&'a self, records: &'a RecordTree, name: &[u8]) -> Named<'a> {
+        let mut named = Named { index: self, records, at: None, sorted: None, error: None };
+        match &records.names {
+            Names::Absent => {}
+            Names::Unknown => {
+                // Of a recovered page, which is small.
+                match self.page_of(records.tree.first) {
+                    Ok(Some((page, first))) => {
+                        let Parsed::Page(entries) = &page.1 else { return named };
+                        let mut names: Vec<(Vec<u8>, u64)> = entries
+                            .iter()
+                            .zip(first..)
+                            .flat_map(|(e, n)| [(e.name.clone(), n), (e.key.clone(), n)])
+                            .collect();
+                        names.retain(|(found, _)| !found.is_empty() && found.as_slice() >= name);
+                        names.sort_unstable();
+                        named.sorted = Some(names.into_iter());
+                    }
+                    Ok(None) => {}
+                    Err(error) => named.error = Some(error),
+                }
+            }
+            Names::Increasing | Names::Sorted(_) => match named.lower_bound(name) {
+                Ok(at) => named.at = Some((at, None)),
+                Err(error) => named.error = Some(error),
+            },
+        }
+        named
     }
 
     /// All records from this number on, in order. After an error it goes on
@@ -261,6 +307,95 @@ impl Index {
             }
         }
         best.map(|(_, name)| name)
+    }
+}
+
+/// Goes through the names of a tree in their order.
+struct Named<'a> {
+    index: &'a Index,
+    records: &'a RecordTree,
+    /// How many names are before the next one, and the page it is in.
+    at: Option<(u64, Option<(Shared, u64)>)>,
+    /// The names where they had to be sorted.
+    sorted: Option<std::vec::IntoIter<(Vec<u8>, u64)>>,
+    error: Option<Error>,
+}
+
+impl<'a> Named<'a> {
+    /// The tree that has the names in order, and its leaves.
+    fn tree(&self) -> (&'a Tree, SectionKind) {
+        match &self.records.names {
+            Names::Sorted(names) => (names, SectionKind::NamePage),
+            _ => (&self.records.tree, SectionKind::RecordPage),
+        }
+    }
+
+    /// How many names are before the first that this one may be the name of.
+    fn lower_bound(&self, name: &[u8]) -> Result<u64> {
+        let (tree, leaf) = self.tree();
+        let (page, here) = self.index.descend(tree, leaf, |children| {
+            children.partition_point(|c| c.name.as_slice() < name).saturating_sub(1)
+        })?;
+        let less = match &page.1 {
+            Parsed::Page(entries) => entries.partition_point(|e| e.name.as_slice() < name),
+            Parsed::Names(names) => {
+                let less = names.partition_point(|(n, _)| n.as_slice() < name);
+                let whole = names.get(less).is_some_and(|(n, _)| n == name);
+                let before = less.checked_sub(1).and_then(|i| names.get(i));
+                // What is less may be the beginning of it.
+                less - usize::from(!whole && before.is_some_and(|(n, _)| name.starts_with(n)))
+            }
+            Parsed::Node(_) => 0,
+        };
+        Ok(here.first - tree.first + less as u64)
+    }
+
+    /// The page that holds name `at` of the tree, and how many are before it.
+    fn page(&self, at: u64) -> Result<(Shared, u64)> {
+        let (tree, leaf) = self.tree();
+        let number = tree.first + at;
+        let (page, here) = self.index.descend(tree, leaf, |children| {
+            children.partition_point(|c| c.first <= number).saturating_sub(1)
+        })?;
+        Ok((page, here.first - tree.first))
+    }
+}
+
+impl Iterator for Named<'_> {
+    type Item = Result<(Vec<u8>, u64)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(error) = self.error.take() {
+            self.at = None;
+            return Some(Err(error));
+        }
+        if let Some(sorted) = &mut self.sorted {
+            return sorted.next().map(Ok);
+        }
+        let (at, page) = self.at.take()?;
+        if at >= self.tree().0.count {
+            return None;
+        }
+        let first = self.records.tree.first;
+        let held = page.filter(|(page, before)| match &page.1 {
+            Parsed::Page(entries) => at < before + entries.len() as u64,
+            Parsed::Names(names) => at < before + names.len() as u64,
+            Parsed::Node(_) => false,
+        });
+        let (page, before) = match held.map_or_else(|| self.page(at), Ok) {
+            Ok(found) => found,
+            Err(error) => return Some(Err(error)),
+        };
+        let i = (at - before) as usize;
+        let item = match &page.1 {
+            Parsed::Page(entries) => entries.get(i).map(|e| (e.name.clone(), first + at)),
+            Parsed::Names(names) => {
+                names.get(i).map(|(name, number)| (name.clone(), first.saturating_add(*number)))
+            }
+            Parsed::Node(_) => None,
+        };
+        self.at = Some((at + 1, Some((page, before))));
+        item.map(Ok)
     }
 }
 

@@ -11,10 +11,12 @@
 //! one section a level: with 256 entries each, three for 16 million records.
 //!
 //! A name is 1 to 65,535 bytes, of any values but 0. Names of different records
-//! differ, but folders of one name may come from several archives that were joined;
-//! of two records of one name, the one in the later tree is found. Names are compared
-//! byte by byte. A record may have no name (of 0 bytes); where the names of a tree
-//! increase, none is without, and a tree of name pages lists those that have one.
+//! differ, but for those of items, and for folders of one name that come from several archives
+//! that were joined; of records of one name, the first one in the last tree that has any is
+//! found. Names are compared byte by byte. A record may have no name (of 0 bytes); where the
+//! names of a tree increase, none is without, and a tree of name pages lists those that have
+//! one. An item may have a second name (its key), which differs from the first and is listed in
+//! the same way.
 //!
 //! # Record page
 //!
@@ -34,7 +36,7 @@
 //! | number | column | for each record |
 //! |---|---|---|
 //! | 1 | names | varint: how many bytes it shares with the start of the name before; varint: how many more it has; these. The name before the first is empty |
-//! | 2 | kinds | 1 byte: 0 data, 1 file, 2 directory, 3 symbolic link, 4 hard link, 5 named pipe, 6 character device, 7 block device |
+//! | 2 | kinds | 1 byte: 0 data, 1 file, 2 directory, 3 symbolic link, 4 hard link, 5 named pipe, 6 character device, 7 block device, 8 item: a piece of a file or of a stream that can be read by itself |
 //! | 3 | starts | signed varint: offset of its content, less the largest of the section's offset and the ends of all records before it in the page; a record without content starts and ends where its start says |
 //! | 4 | lengths | varint: length of its content in the archive |
 //! | 5 | extents | varint: how many pieces of data a sparse file has, plus 1; 0 for what is not sparse; for a sparse one then varint: its length with holes; then for each piece varint: length of the hole before it, and varint, at least 1: length of the piece. The pieces are as long together as its content, and end within its length |
@@ -46,8 +48,10 @@
 //! | 11 | groups | signed varint: numeric group, in the same way |
 //! | 12 | attributes | varint: how many extended attributes; for each: varint: length, then its name; varint: length, then its value |
 //!
+//! | 13 | keys | only for kind 8: varint: length, then its second name |
+//!
 //! A sparse file's content in the archive is its pieces of data, one after the other.
-//! Only data and files have content, and only they may be sparse.
+//! Only data, files and items have content, and only data and files may be sparse.
 //!
 //! # Begun record
 //!
@@ -62,8 +66,13 @@
 //! | size | field | meaning |
 //! |---|---|---|
 //! | varint | names | how many, 1 to 4,096 |
-//! | | names | as in column 1; they increase |
-//! | | records | for each name, signed varint: number of its record, counted from the first record of the tree of records that this name tree belongs to, less that of the name before (0 before the first) |
+//! | | names | as in column 1: the beginnings of names, see below |
+//! | | records | for each name (increasing among equal names), signed varint: number of its record, counted from the first record of the tree of records that this name tree belongs to, less that of the name before (0 before the first) |
+//!
+//! Names stand in their order. Of each only as much is stored as tells it from the names before
+//! and after it in the tree: one byte more than it shares with either, or all of it if it has no
+//! more. So a name is that of the last record whose stored beginning is not greater, if it is
+//! that record's name; of equal names, which are stored whole, the first counts.
 //!
 //! # Node
 //!
@@ -90,6 +99,7 @@
 
 mod index;
 mod page;
+mod split;
 mod tree;
 
 use std::borrow::Cow;
@@ -99,6 +109,8 @@ use crate::error::{Error, Result};
 
 pub(crate) use index::Index;
 pub(crate) use page::{Page, PageBuilder, parse_page};
+pub(crate) use split::Found;
+pub use split::Split;
 pub(crate) use tree::{
     Child, NameWatch, Names, RecordTree, Tree, build_name_tree, build_tree, put_tree, take_tree,
 };
@@ -136,6 +148,9 @@ pub enum Kind {
     CharDevice(u32, u32),
     /// A block device, by major and minor number.
     BlockDevice(u32, u32),
+    /// A piece of a file or a stream that is read by itself: a line, a message. It is not
+    /// restored, for it comes back with what it belongs to. Items may share a name.
+    Item,
 }
 
 impl Kind {
@@ -149,13 +164,14 @@ impl Kind {
             Kind::Fifo => 5,
             Kind::CharDevice(..) => 6,
             Kind::BlockDevice(..) => 7,
+            Kind::Item => 8,
         }
     }
 
     /// True for the kinds that have content of their own.
     #[must_use]
     pub fn has_content(&self) -> bool {
-        matches!(self, Kind::Data | Kind::File)
+        matches!(self, Kind::Data | Kind::File | Kind::Item)
     }
 
     /// A word for it.
@@ -170,6 +186,7 @@ impl Kind {
             Kind::Fifo => "fifo",
             Kind::CharDevice(..) => "character device",
             Kind::BlockDevice(..) => "block device",
+            Kind::Item => "item",
         }
     }
 }
@@ -198,6 +215,8 @@ pub struct Meta {
 pub struct Entry {
     /// Its name, of any bytes but 0; empty when it has none.
     pub name: Vec<u8>,
+    /// Another name by which an item is found; empty when it has none.
+    pub key: Vec<u8>,
     /// What it is.
     pub kind: Kind,
     /// What the file system said of it, if it came from one.
@@ -229,13 +248,20 @@ impl Entry {
     /// A record of this name and kind, without metadata and content.
     #[must_use]
     pub fn new(name: impl Into<Vec<u8>>, kind: Kind) -> Entry {
-        Entry { name: name.into(), kind, meta: None, range: 0..0, extents: None }
+        let (name, key) = (name.into(), Vec::new());
+        Entry { name, key, kind, meta: None, range: 0..0, extents: None }
     }
 
     /// A record of plain bytes.
     #[must_use]
     pub fn data(name: impl Into<Vec<u8>>) -> Entry {
         Entry::new(name, Kind::Data)
+    }
+
+    /// The same item, found by this name as well.
+    #[must_use]
+    pub fn key(self, key: impl Into<Vec<u8>>) -> Entry {
+        Entry { key: key.into(), ..self }
     }
 
     /// The same with this metadata.
@@ -283,7 +309,8 @@ impl Entry {
         let pieces = self.extents.as_ref().map_or(0, |e| e.data.len() * size_of::<Range<u64>>());
         let attributes = self.meta.iter().flat_map(|m| &m.attributes);
         let attributes: usize = attributes.map(|(n, v)| n.len() + v.len() + 64).sum();
-        (size_of::<Entry>() + self.name.len() + target + pieces + attributes) as u64
+        (size_of::<Entry>() + self.name.len() + self.key.len() + target + pieces + attributes)
+            as u64
     }
 
     /// The name as text, for people: bytes that are no UTF-8 are replaced.
@@ -294,8 +321,11 @@ impl Entry {
 
     /// Fails where no page could hold this record.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.name.len() > MAX_NAME || self.name.contains(&0) {
+        if [&self.name, &self.key].iter().any(|name| name.len() > MAX_NAME || name.contains(&0)) {
             return Err(Error::invalid("a name is at most 65,535 bytes, none of them 0"));
+        }
+        if self.kind != Kind::Item && !self.key.is_empty() {
+            return Err(Error::invalid("only items have a second name"));
         }
         if let Some(extents) = &self.extents {
             let mut end = 0;

@@ -44,7 +44,7 @@ impl FrontCoder {
 
 /// The bytes of a record page's payload.
 fn page_payload(offset: u64, number: u64, entries: &[Entry]) -> Vec<u8> {
-    let mut columns: [Vec<u8>; 13] = Default::default();
+    let mut columns: [Vec<u8>; 14] = Default::default();
     let (mut names, mut expected) = (FrontCoder::default(), offset);
     let no_meta = Meta::default();
     let (mut seconds, mut user, mut group) = (0i64, 0u32, 0u32);
@@ -74,7 +74,7 @@ fn page_payload(offset: u64, number: u64, entries: &[Entry]) -> Vec<u8> {
                 columns[6].put_varint(u64::from(*major));
                 columns[6].put_varint(u64::from(*minor));
             }
-            Kind::Data | Kind::File | Kind::Directory | Kind::Fifo => {}
+            Kind::Data | Kind::File | Kind::Directory | Kind::Fifo | Kind::Item => {}
         }
         let meta = entry.meta.as_ref().unwrap_or(&no_meta);
         let (now, _) = meta.modified;
@@ -88,6 +88,9 @@ fn page_payload(offset: u64, number: u64, entries: &[Entry]) -> Vec<u8> {
         for (name, value) in &meta.attributes {
             columns[12].put_string(name);
             columns[12].put_string(value);
+        }
+        if entry.kind == Kind::Item {
+            columns[13].put_string(&entry.key);
         }
     }
     let mut payload = Vec::new();
@@ -104,12 +107,12 @@ fn page_payload(offset: u64, number: u64, entries: &[Entry]) -> Vec<u8> {
 
 /// The columns of a page; one that is left out gives zeros.
 struct Columns<'a> {
-    columns: [Option<Take<'a>>; 13],
+    columns: [Option<Take<'a>>; 14],
 }
 
 impl<'a> Columns<'a> {
     fn take(take: &mut Take<'a>, what: &'static str, pos: u64) -> Result<Columns<'a>> {
-        let mut columns: [Option<Take<'a>>; 13] = Default::default();
+        let mut columns: [Option<Take<'a>>; 14] = Default::default();
         let mut last = 0;
         while take.remaining() > 0 {
             let (id, bytes) = (take.u8()?, take.string()?);
@@ -194,11 +197,13 @@ pub(crate) fn parse_page(section: &Section) -> Result<Vec<Entry>> {
             5 => Kind::Fifo,
             6 => Kind::CharDevice(columns.u32(6)?, columns.u32(6)?),
             7 => Kind::BlockDevice(columns.u32(6)?, columns.u32(6)?),
+            8 => Kind::Item,
             other => {
                 return Err(Error::Unsupported { what: "kind of record", found: u64::from(other) });
             }
         };
-        if !kind.has_content() && (len > 0 || extents.is_some()) {
+        let sparse_item = kind == Kind::Item && extents.is_some();
+        if sparse_item || (!kind.has_content() && (len > 0 || extents.is_some())) {
             return Err(corrupt());
         }
         let mode = columns.u32(7)?;
@@ -220,7 +225,11 @@ pub(crate) fn parse_page(section: &Section) -> Result<Vec<Entry>> {
             return Err(corrupt());
         }
         let meta = (mode > 0).then_some(meta);
-        entries.push(Entry { name, kind, meta, range: start..end, extents });
+        let key = if kind == Kind::Item { columns.bytes(13)? } else { Vec::new() };
+        if key.len() > MAX_NAME || key.contains(&0) {
+            return Err(corrupt());
+        }
+        entries.push(Entry { name, key, kind, meta, range: start..end, extents });
     }
     columns.end()?;
     if count == 0 { Err(corrupt()) } else { Ok(entries) }
@@ -274,6 +283,7 @@ impl PageBuilder {
         let extents = entry.extents.as_ref().map_or(0, |e| e.data.len() * 8);
         self.bytes += 16
             + entry.name.len()
+            + entry.key.len()
             + target
             + extents
             + attributes.map(|(name, value)| name.len() + value.len()).sum::<usize>();
@@ -297,7 +307,7 @@ impl Page {
 
     /// About how many bytes it takes in memory.
     pub fn weight(&self) -> usize {
-        self.entries.iter().map(|e| e.name.len() + 200).sum()
+        self.entries.iter().map(|e| e.name.len() + e.key.len() + 200).sum()
     }
 
     /// Appends its section, which lies at `pos`.

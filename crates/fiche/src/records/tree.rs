@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::page::FrontCoder;
-use super::{FANOUT, MAX_FANOUT, MAX_LEVEL, PAGE_BYTES};
+use super::{FANOUT, MAX_FANOUT, MAX_LEVEL};
 use crate::codec::Scratch;
 use crate::envelope::{Kind as SectionKind, Section, SectionRef};
 use crate::error::{Error, Result};
@@ -121,6 +121,20 @@ pub(super) fn parse_node(section: &Section, level: u8) -> Result<Vec<Child>> {
     Ok(children)
 }
 
+/// Of each of these sorted names, as much as tells it from those before and after it.
+fn beginnings<'a>(names: &[(&'a [u8], u64)]) -> Vec<(&'a [u8], u64)> {
+    let shared = |a: &[u8], b: &[u8]| a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let mut before = 0;
+    let mut beginnings = Vec::with_capacity(names.len());
+    for (i, &(name, number)) in names.iter().enumerate() {
+        let after = names.get(i + 1).map_or(0, |(next, _)| shared(name, next));
+        let len = name.len().min(before.max(after) + 1);
+        beginnings.push((&name[..len], number));
+        before = after;
+    }
+    beginnings
+}
+
 /// Appends the sections of sorted (name, number) pairs at `pos` and after.
 pub(crate) fn build_name_tree(
     names: &[(&[u8], u64)],
@@ -128,17 +142,11 @@ pub(crate) fn build_name_tree(
     out: &mut Vec<u8>,
     scratch: &mut Scratch,
 ) -> Option<Tree> {
+    let beginnings = beginnings(names);
     let mut children = Vec::new();
-    let mut rest = names;
     let mut done = 0;
-    while !rest.is_empty() {
-        let mut bytes = 0;
-        let fits = rest.iter().take(FANOUT).take_while(|(name, _)| {
-            let before = bytes;
-            bytes += name.len();
-            before < PAGE_BYTES
-        });
-        let (page, after) = rest.split_at(fits.count());
+    for page in beginnings.chunks(FANOUT) {
+        // At most 256 * 65,535 bytes: what a page may unfold to.
         let mut payload = Vec::new();
         payload.put_varint(page.len() as u64);
         let mut coder = FrontCoder::default();
@@ -159,7 +167,6 @@ pub(crate) fn build_name_tree(
         });
         pos = at.end();
         done += page.len() as u64;
-        rest = after;
     }
     build_tree(children, pos, out, scratch)
 }
@@ -183,8 +190,8 @@ pub(super) fn parse_name_page(section: &Section) -> Result<Vec<(Vec<u8>, u64)>> 
 }
 
 /// Watches names as they are written: whether they increase, and that no two are the
-/// same. Costs what each name does not share with the one before, and once they do not
-/// increase all their bytes and some 40 more each.
+/// same that have to differ. Costs what each name does not share with the one before, and once
+/// they do not increase all their bytes and 16 to 40 more each.
 #[derive(Default)]
 pub(crate) struct NameWatch {
     /// While the names increase, each as the front coder has it; then one after the other.
@@ -199,12 +206,13 @@ pub(crate) struct NameWatch {
 struct Unsorted {
     /// Where each name ends, and the number of its record.
     ends: Vec<(u64, u64)>,
+    /// Of those that no other record may have.
     digests: std::collections::HashSet<[u8; 16]>,
 }
 
 impl NameWatch {
-    /// Takes the next name; an error when it was there before.
-    pub fn push(&mut self, name: &[u8], number: u64) -> Result<()> {
+    /// Takes the next name; with `alone`, an error when it was there before.
+    pub fn push(&mut self, name: &[u8], number: u64, alone: bool) -> Result<()> {
         let is_first = self.count == 0 && self.unsorted.is_none();
         if name.is_empty() && is_first {
             return Ok(());
@@ -222,14 +230,24 @@ impl NameWatch {
                     self.count += 1;
                     return Ok(());
                 }
-                Ordering::Equal => return Err(twice()),
-                Ordering::Greater => self.unfold(),
+                Ordering::Equal if alone => return Err(twice()),
+                Ordering::Equal | Ordering::Greater => self.unfold(),
             }
         }
         match &mut self.unsorted {
-            Some(unsorted) if !name.is_empty() => unsorted.push(&mut self.names, name, number),
+            Some(unsorted) if !name.is_empty() => {
+                unsorted.push(&mut self.names, name, number, alone)
+            }
             _ => Ok(()),
         }
+    }
+
+    /// Takes another name of the record whose name came last.
+    pub fn push_other(&mut self, name: &[u8], number: u64) -> Result<()> {
+        if self.unsorted.is_none() {
+            self.unfold();
+        }
+        self.push(name, number, false)
     }
 
     /// Goes from names that increase to names that do not.
@@ -241,7 +259,7 @@ impl NameWatch {
             name.truncate(shared as usize);
             name.extend_from_slice(rest);
             // They increase: no two are the same.
-            let _ = unsorted.push(&mut self.names, &name, number);
+            let _ = unsorted.push(&mut self.names, &name, number, true);
             number += 1;
         }
         self.unsorted = Some(unsorted);
@@ -265,11 +283,13 @@ impl NameWatch {
 }
 
 impl Unsorted {
-    fn push(&mut self, names: &mut Vec<u8>, name: &[u8], number: u64) -> Result<()> {
-        let mut digest = [0; 16];
-        digest.copy_from_slice(&blake3::hash(name).as_bytes()[..16]);
-        if !self.digests.insert(digest) {
-            return Err(twice());
+    fn push(&mut self, names: &mut Vec<u8>, name: &[u8], number: u64, alone: bool) -> Result<()> {
+        if alone {
+            let mut digest = [0; 16];
+            digest.copy_from_slice(&blake3::hash(name).as_bytes()[..16]);
+            if !self.digests.insert(digest) {
+                return Err(twice());
+            }
         }
         names.extend_from_slice(name);
         self.ends.push((names.len() as u64, number));

@@ -31,7 +31,7 @@ const LONGEST_HASHED: u64 = 64 << 20;
 
 /// Everything an archive holds, as text: one line for the content and one for each
 /// record, which is `record NUMBER KIND LENGTH SHA256 NAME MODE TIME USER GROUP TARGET
-/// ATTRIBUTES PIECES`, with `-` for what is not there.
+/// ATTRIBUTES PIECES KEY`, with `-` for what is not there.
 pub fn manifest(reader: &Reader) -> String {
     let mut text = format!("content {} {}\n", reader.len(), sha256(reader));
     for item in reader.entries(0) {
@@ -65,7 +65,7 @@ pub fn manifest(reader: &Reader) -> String {
             write!(text, " {}", if list.is_empty() { "-".to_owned() } else { list.join(",") })
                 .unwrap();
         }
-        text.push('\n');
+        writeln!(text, " {}", hex(&entry.key)).unwrap();
     }
     text
 }
