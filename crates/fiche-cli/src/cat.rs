@@ -146,9 +146,14 @@ fn pieces(args: &Args, reader: &Reader) -> fiche::Result<Vec<Piece>> {
             None => push(record(reader, name)?)?,
             Some((from, to)) => {
                 let to = to.unwrap_or(reader.records());
-                if from > to || to > reader.records() {
+                if from > to {
+                    return Err(Error::Invalid {
+                        what: format!("{name} ends before it begins").into(),
+                    });
+                }
+                if to > reader.records() {
                     // Says which record there is not.
-                    reader.entry(from.max(to))?;
+                    reader.entry(to - 1)?;
                 }
                 for item in reader.entries(from).take((to - from) as usize) {
                     let (number, entry) = item?;

@@ -105,6 +105,9 @@ fn to_json(number: u64, entry: &Entry) -> Value {
         let names = meta.attributes.iter().map(|(name, _)| String::from_utf8_lossy(name));
         value["attributes"] = names.collect();
     }
+    if !entry.key.is_empty() {
+        value["key"] = String::from_utf8_lossy(&entry.key).into();
+    }
     match &entry.kind {
         Kind::Symlink(target) => value["target"] = String::from_utf8_lossy(target).into(),
         Kind::Hardlink(to) => value["target"] = (*to).into(),
@@ -121,6 +124,7 @@ fn long_line(number: u64, entry: &Entry) -> String {
         Kind::CharDevice(..) => 'c',
         Kind::BlockDevice(..) => 'b',
         Kind::Hardlink(_) => 'h',
+        Kind::Item => '.',
         _ => '-',
     };
     let meta = entry.meta.clone().unwrap_or_default();
@@ -131,12 +135,14 @@ fn long_line(number: u64, entry: &Entry) -> String {
         Kind::Hardlink(to) => format!(" = #{to}"),
         _ => String::new(),
     };
+    // What came from no file system has no owner and no time.
+    let of = |value: String| if entry.meta.is_some() { value } else { "-".to_owned() };
     format!(
-        "#{number:<7} {letter}{bits} {:>5} {:>5} {:>12} {} {}{target}\n",
-        meta.user,
-        meta.group,
+        "#{number:<7} {letter}{bits} {:>5} {:>5} {:>12} {:>16} {}{target}\n",
+        of(meta.user.to_string()),
+        of(meta.group.to_string()),
         entry.len(),
-        date(meta.modified.0),
+        of(date(meta.modified.0)),
         one_line(&entry.name),
     )
 }

@@ -813,3 +813,86 @@ fn completions_and_manual_pages_are_made() {
     place.fails(2, &["no-such-verb"]);
     place.fails(2, &[]);
 }
+
+#[test]
+fn records_within_files_are_read_by_number_and_name() {
+    let place = Place::new();
+    let line = |i: u64| format!("{{\"id\":\"k{:03}\",\"n\":{i}}}\n", i * 37 % 1000);
+    let log: String = (0..1000).map(line).collect();
+    fs::write(place.path("a.json"), &log).unwrap();
+    fs::write(place.path("b.json"), "{\"id\":\"last\"}\n").unwrap();
+    let records = ["--records", "json:id", "--align", "records", "--block", "1K"];
+    place.ok(&[&["pack", "a.json", "b.json", "-o", "x.fiche"], records.as_slice()].concat());
+    let cat = |record: &str| {
+        String::from_utf8(place.ok(&["cat", "x.fiche", "--record", record])).unwrap()
+    };
+    assert_eq!(cat("#17"), line(17));
+    assert_eq!(cat("k037"), line(1));
+    assert_eq!(cat("#1000"), "{\"id\":\"last\"}\n");
+    assert_eq!(cat("#100..#103"), [line(100), line(101), line(102)].concat());
+    assert_eq!(cat("#998..#1001"), [&line(998), &line(999), "{\"id\":\"last\"}\n"].concat());
+    assert_eq!(cat("a.json"), log);
+    for bad in ["#5..#4", "#5..#2000"] {
+        place.fails(2, &["cat", "x.fiche", "--record", bad]);
+    }
+    let listed = String::from_utf8(place.ok(&["ls", "x.fiche", "--prefix", "k10"])).unwrap();
+    let names: Vec<&str> = listed.lines().map(|l| l.split_whitespace().nth(1).unwrap()).collect();
+    assert_eq!(names, (100..110).map(|i| format!("k{i}")).collect::<Vec<_>>());
+    assert!(place.ok(&["ls", "x.fiche", "--prefix", "z"]).is_empty());
+    // Files come back whole, and no item as a file of its own.
+    place.ok(&["unpack", "x.fiche", "-o", "back"]);
+    assert_eq!(fs::read_to_string(place.path("back/a.json")).unwrap(), log);
+    assert_eq!(fs::read_dir(place.path("back")).unwrap().count(), 2);
+    place.fails(2, &["unpack", "x.fiche", "k001", "-o", "back"]);
+
+    // A stream stays one.
+    let done = place.pipe(&["pack", "-", "-o", "s.fiche", "--records", "lines"], log.as_bytes());
+    assert!(done.status.success());
+    assert_eq!(place.ok(&["unpack", "s.fiche", "-o", "-"]), log.as_bytes());
+    let ninth = place.ok(&["cat", "s.fiche", "--record", "#9"]);
+    assert_eq!(ninth, line(9).as_bytes());
+    place.ok(&["append", "s.fiche", "b.json", "--records", "lines"]);
+    assert_eq!(place.ok(&["cat", "s.fiche", "--record", "b.json"]), b"{\"id\":\"last\"}\n");
+
+    assert!(
+        place
+            .fails(2, &["pack", "a.json", "-o", "n.fiche", "--records", "words"])
+            .contains("lines")
+    );
+    let error = place.fails(2, &["pack", "a.json", "-o", "n.fiche", "--records", "warc"]);
+    assert!(error.contains("a.json: there is no WARC record at byte 0"), "{error}");
+    assert!(!place.path("n.fiche").exists());
+}
+
+#[test]
+fn gzipped_warc_files_are_packed_as_what_they_hold() {
+    let place = Place::new();
+    let record = |i: usize| {
+        let body = format!("page {i}");
+        let len = body.len();
+        format!(
+            "WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: http://x/{i}\r\nWARC-Record-ID: \
+             <urn:uuid:{i}>\r\nContent-Length: {len}\r\n\r\n{body}\r\n\r\n"
+        )
+    };
+    let whole: String = (0..50).map(record).collect();
+    let mut gzip = Vec::new();
+    for i in 0..50 {
+        let path = place.path("one");
+        fs::write(&path, record(i)).unwrap();
+        let done = Command::new("gzip").arg("-c").arg(&path).output().unwrap();
+        assert!(done.status.success());
+        gzip.extend(done.stdout);
+    }
+    fs::write(place.path("crawl.warc.gz"), &gzip).unwrap();
+    place.ok(&["pack", "crawl.warc.gz", "-o", "x.fiche", "--records", "warc"]);
+    for name in ["http://x/31", "urn:uuid:31", "#31"] {
+        assert_eq!(place.ok(&["cat", "x.fiche", "--record", name]), record(31).as_bytes());
+    }
+    place.ok(&["unpack", "x.fiche", "-o", "back"]);
+    assert_eq!(fs::read_to_string(place.path("back/crawl.warc")).unwrap(), whole);
+    // Cut within a member: nothing passes for whole.
+    fs::write(place.path("cut.warc.gz"), &gzip[..gzip.len() - 20]).unwrap();
+    let error = place.fails(2, &["pack", "cut.warc.gz", "-o", "n.fiche", "--records", "warc"]);
+    assert!(error.contains("cut.warc.gz"), "{error}");
+}

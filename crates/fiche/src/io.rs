@@ -248,3 +248,8 @@ pub(crate) fn into_io(error: Error) -> io::Error {
         other => io::Error::other(other),
     }
 }
+
+/// The error that [`into_io`] put into this one, if there is one.
+pub(crate) fn from_io(error: io::Error) -> Error {
+    error.downcast().unwrap_or_else(Error::Io)
+}

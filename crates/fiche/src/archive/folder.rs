@@ -12,6 +12,7 @@ use rustix::fs::SeekFrom as Seek;
 
 use crate::archive::writer::Writer;
 use crate::error::{Error, Result};
+use crate::io::into_io;
 use crate::records::{Entry, Extents, Kind, Meta, Split};
 use crate::wire::Digest;
 
@@ -578,10 +579,11 @@ impl Run {
         let start = writer.offset();
         // What a file grows by while it is read belongs to another time.
         let len = if stat.is_file() && now.len() > 0 { now.len() } else { u64::MAX };
-        let items = writer.add_records(split, &mut Read::by_ref(&mut file).take(len), progress);
+        let mut content = Input { file: Read::by_ref(&mut file).take(len), path };
+        let items = writer.add_records(split, &mut content, progress);
         let items = items.map_err(|error| match error {
             Error::Invalid { what } => Error::invalid(format!("{}: {what}", path.display())),
-            error => error.at_path(path),
+            error => error,
         })?;
         entry.range = start..writer.offset();
         self.packed.records += items.end - items.start;
@@ -746,6 +748,18 @@ impl Run {
         rustix::fs::seek(&*file, Seek::Start(0))?;
         let whole = Digest(*hasher.finalize().as_bytes());
         Ok(if left == 0 { self.seen.find(len, head, &whole) } else { None })
+    }
+}
+
+/// A file whose errors name it: so they are told from those of the output.
+struct Input<'a, R> {
+    file: R,
+    path: &'a Path,
+}
+
+impl<R: Read> Read for Input<'_, R> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        self.file.read(buf).map_err(|error| into_io(Error::io_at(self.path, error)))
     }
 }
 

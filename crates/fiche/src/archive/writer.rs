@@ -9,7 +9,7 @@ use crate::blocks::{CHAPTER_CONTENT, CHECKSUM, MAX_BLOCKS, TableBuilder};
 use crate::codec::{Codec, Scratch};
 use crate::envelope::{Container, HEADER_LEN, Kind as SectionKind, header, trailer};
 use crate::error::{Error, Result};
-use crate::io::into_io;
+use crate::io::{from_io, into_io};
 use crate::parallel::{Pipeline, default_threads};
 use crate::records::{
     Child, Entry, Found, Kind, NameWatch, Page, PageBuilder, RecordTree, Split, build_tree,
@@ -420,7 +420,7 @@ impl<W: Write> Writer<W> {
     /// Those of [`begin`](Writer::begin) and of reading and writing.
     pub fn add(&mut self, entry: Entry, content: &mut dyn Read) -> Result<u64> {
         let number = self.begin(entry)?;
-        std::io::copy(content, self)?;
+        std::io::copy(content, self).map_err(from_io)?;
         self.end()?;
         Ok(number)
     }
@@ -509,7 +509,7 @@ impl<W: Write> Writer<W> {
             let len = match content.read(&mut buf) {
                 Ok(len) => len,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(from_io(error)),
             };
             match len {
                 0 => splitter.end(&mut found)?,
@@ -692,6 +692,23 @@ impl Read for Counted<'_> {
     }
 }
 
+/// A gzip stream, whose damage is told from errors of the system.
+#[cfg(feature = "zlib")]
+struct Gunzipped<R: Read>(flate2::read::MultiGzDecoder<R>);
+
+#[cfg(feature = "zlib")]
+impl<R: Read> Read for Gunzipped<R> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+        self.0.read(buf).map_err(|error| match error.kind() {
+            InvalidData | InvalidInput | UnexpectedEof => {
+                into_io(Error::invalid(format!("this gzip stream is damaged: {error}")))
+            }
+            _ => error,
+        })
+    }
+}
+
 /// Gives what `content` holds, decompressed if it is gzipped, in one stream or a stream a record.
 fn gunzipped(
     content: &mut dyn Read,
@@ -706,7 +723,7 @@ fn gunzipped(
         return with(&mut whole);
     }
     #[cfg(feature = "zlib")]
-    return with(&mut flate2::read::MultiGzDecoder::new(whole));
+    return with(&mut Gunzipped(flate2::read::MultiGzDecoder::new(whole)));
     #[cfg(not(feature = "zlib"))]
     Err(Error::Unsupported { what: "gzip, which this build leaves out, as codec", found: 2 })
 }
