@@ -1,0 +1,132 @@
+//! Compressed file systems, mounted: SquashFS and EROFS by the kernel, SquashFS by FUSE.
+//!
+//! They keep what they decoded in the system's page cache. Before each pass that is forgotten,
+//! so that it decodes; within a pass it stays, as it would for anybody.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use super::{command, show};
+use crate::engine::{Corpus, Engine, Opened, Reads, Result};
+
+pub struct Mounted {
+    pub system: String,
+    pub method: String,
+    pub block: usize,
+    /// The corpus as a tree of files instead of as one.
+    pub documents: bool,
+}
+
+impl Engine for Mounted {
+    fn build(&self, corpus: &Corpus, folder: &Path) -> Result<()> {
+        let whole = folder.join("whole");
+        let tree = match self.documents {
+            true => corpus.tree.clone(),
+            false => {
+                std::fs::create_dir(&whole)?;
+                std::fs::hard_link(&corpus.whole, whole.join("corpus"))
+                    .or_else(|_| std::fs::copy(&corpus.whole, whole.join("corpus")).map(drop))?;
+                whole.clone()
+            }
+        };
+        let (tree, image) = (tree.to_string_lossy(), folder.join("image"));
+        let image = image.to_string_lossy();
+        match self.system.as_str() {
+            "erofs" => {
+                // It has blocks of fixed compressed length, up to a cluster of this many bytes.
+                let cluster = format!("-C{}", self.block);
+                let method = format!("-z{}", self.method);
+                command("mkfs.erofs", &[&method, &cluster, "--quiet", &image, &tree])?;
+            }
+            _ => {
+                let block = show(self.block);
+                let args = [&tree, &image, "-comp", self.method.as_str(), "-b", &block];
+                let quiet = ["-noappend", "-quiet", "-no-progress", "-no-xattrs"];
+                command("mksquashfs", &[args.as_slice(), &quiet].concat())?;
+            }
+        }
+        if whole.exists() {
+            std::fs::remove_dir_all(&whole)?;
+        }
+        Ok(())
+    }
+
+    fn files(&self, folder: &Path) -> Vec<PathBuf> {
+        vec![folder.join("image")]
+    }
+
+    fn open(&self, folder: &Path) -> Result<Box<dyn Opened>> {
+        let point = folder.join(format!("mount-{}", std::process::id()));
+        std::fs::create_dir(&point)?;
+        let (image, at) = (folder.join("image"), point.to_string_lossy().into_owned());
+        let image = image.to_string_lossy().into_owned();
+        let unmount: &'static [&'static str] = match self.system.as_str() {
+            "squashfuse" => {
+                command("squashfuse", &[&image, &at])?;
+                &["fusermount", "-u"]
+            }
+            system => {
+                command("mount", &["-t", system, "-o", "loop,ro", &image, &at])?;
+                &["umount"]
+            }
+        };
+        let mount = Mount { point: point.clone(), unmount };
+        let file = if self.documents { None } else { Some(File::open(point.join("corpus"))?) };
+        Ok(Box::new(Tree { file, mount }))
+    }
+}
+
+struct Mount {
+    point: PathBuf,
+    unmount: &'static [&'static str],
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let point = self.point.to_string_lossy().into_owned();
+        let args: Vec<&str> = self.unmount[1..].iter().copied().chain([point.as_str()]).collect();
+        // What was just read may still be busy.
+        for _ in 0..20 {
+            if command(self.unmount[0], &args).is_ok() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        let _ = std::fs::remove_dir(&self.point);
+    }
+}
+
+struct Tree {
+    /// Closed before what it is in is unmounted.
+    file: Option<File>,
+    mount: Mount,
+}
+
+impl Opened for Tree {
+    fn reads(&self) -> Result<Box<dyn Reads + '_>> {
+        Ok(Box::new(TreeReads(self)))
+    }
+
+    fn forget(&self) -> Result<()> {
+        if let Some(file) = &self.file {
+            rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed)?;
+        }
+        Ok(())
+    }
+}
+
+struct TreeReads<'a>(&'a Tree);
+
+impl Reads for TreeReads<'_> {
+    fn read(&mut self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let file = self.0.file.as_ref().ok_or("a tree of documents has no offsets")?;
+        super::read_exact(file, offset, buf)
+    }
+
+    fn document(&mut self, name: &str, buf: &mut Vec<u8>) -> Result<Option<()>> {
+        buf.clear();
+        let mut file = File::open(self.0.mount.point.join(name))?;
+        std::io::Read::read_to_end(&mut file, buf)?;
+        Ok(Some(()))
+    }
+}

@@ -1,0 +1,49 @@
+//! `fiche-bench`: fiche measured as its papers measure, beside what people use today.
+//!
+//! `fiche-bench archive CORPUS... -o RESULTS` packs each corpus (a folder, whose files are taken
+//! one after the other, or a file) with every engine, runs the modes of retrieval of Petri et
+//! al. over all of them, and writes a table, a CSV and plots. Each measurement is a process
+//! of its own, so that its memory and time are its own; repetitions of all engines are
+//! interleaved; every byte that is read goes into a checksum, which has to be that of the
+//! corpus.
+
+mod archive;
+mod engine;
+mod engines;
+mod measure;
+mod model;
+mod plot;
+mod report;
+mod worker;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(version, about = "Measures fiche as its papers measure, beside what people use today")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Archives: FULL, BATCH and RANDOM retrieval of 16 KiB, and documents by name
+    Archive(archive::Args),
+    /// Takes one measurement; started by the others
+    #[command(hide = true)]
+    Worker(worker::Args),
+}
+
+fn main() -> std::process::ExitCode {
+    let done = match Cli::parse().command {
+        Command::Archive(args) => archive::run(&args),
+        Command::Worker(args) => worker::run(&args),
+    };
+    match done {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("fiche-bench: {error}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}

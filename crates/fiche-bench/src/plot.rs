@@ -1,0 +1,100 @@
+//! Scatter plots of size against rate, as the paper's Figures 2 and 3.
+
+use std::fmt::Write;
+
+/// One method at several block lengths: size in percent and pieces a second.
+pub struct Series {
+    pub name: String,
+    pub points: Vec<(f64, f64, String)>,
+}
+
+const WIDTH: f64 = 860.0;
+const HEIGHT: f64 = 560.0;
+const LEFT: f64 = 80.0;
+const RIGHT: f64 = 250.0;
+const TOP: f64 = 44.0;
+const BOTTOM: f64 = 56.0;
+const COLORS: [&str; 10] = [
+    "#1b6ca8", "#c8553d", "#3a7d44", "#8e44ad", "#b8860b", "#117a8b", "#d6336c", "#5c6b73",
+    "#6a994e", "#22223b",
+];
+
+/// An SVG with rates on a logarithmic axis.
+pub fn scatter(title: &str, series: &[Series]) -> String {
+    let points = || series.iter().flat_map(|series| &series.points);
+    let most = points().map(|point| point.0).fold(1.0, f64::max);
+    let right = (most / 10.0).ceil() * 10.0;
+    let (low, high) = points()
+        .fold((f64::MAX, 1.0f64), |(low, high), point| (low.min(point.1), high.max(point.1)));
+    let (low, high) = (low.max(0.1).log10().floor(), high.log10().ceil());
+    let x = |size: f64| LEFT + (WIDTH - LEFT - RIGHT) * size / right;
+    let y = |rate: f64| {
+        let share = (rate.max(0.1).log10() - low) / (high - low).max(1.0);
+        HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share
+    };
+    let mut svg = String::new();
+    let mut line = |text: String| {
+        let _ = writeln!(svg, "{text}");
+    };
+    line(format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+         font-family=\"sans-serif\" font-size=\"12\">"
+    ));
+    line("<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>".into());
+    line(format!("<text x=\"{LEFT}\" y=\"24\" font-size=\"15\">{}</text>", escape(title)));
+    let (bottom, end) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+    for i in 0..=5 {
+        let size = right * f64::from(i) / 5.0;
+        let at = x(size);
+        line(format!("<path d=\"M{at:.1} {TOP}V{bottom}\" stroke=\"#e3e3e3\"/>"));
+        let under = bottom + 18.0;
+        line(format!("<text x=\"{at:.1}\" y=\"{under}\" text-anchor=\"middle\">{size:.0}</text>"));
+    }
+    for power in low as i32..=high as i32 {
+        let (at, rate) = (y(10f64.powi(power)), 10f64.powi(power));
+        line(format!("<path d=\"M{LEFT} {at:.1}H{end}\" stroke=\"#e3e3e3\"/>"));
+        let (before, middle) = (LEFT - 8.0, at + 4.0);
+        line(format!("<text x=\"{before}\" y=\"{middle:.1}\" text-anchor=\"end\">{rate}</text>"));
+    }
+    let (center, under) = (LEFT + (end - LEFT) / 2.0, HEIGHT - 14.0);
+    line(format!(
+        "<text x=\"{center}\" y=\"{under}\" text-anchor=\"middle\">size, percent of the corpus, \
+         everything counted</text>"
+    ));
+    let half = TOP + (bottom - TOP) / 2.0;
+    line(format!(
+        "<text transform=\"translate(18 {half}) rotate(-90)\" text-anchor=\"middle\">pieces of 16 \
+         KiB a second</text>"
+    ));
+    for (i, series) in series.iter().enumerate() {
+        let color = COLORS[i % COLORS.len()];
+        let path: Vec<String> = series
+            .points
+            .iter()
+            .map(|(size, rate, _)| format!("{:.1} {:.1}", x(*size), y(*rate)))
+            .collect();
+        line(format!(
+            "<path d=\"M{}\" fill=\"none\" stroke=\"{color}\" stroke-opacity=\"0.5\"/>",
+            path.join("L")
+        ));
+        for (size, rate, label) in &series.points {
+            line(format!(
+                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"4\" fill=\"{color}\"><title>{}: {size:.2} %, \
+                 {rate:.0}/s</title></circle>",
+                x(*size),
+                y(*rate),
+                escape(&format!("{} {label}", series.name)),
+            ));
+        }
+        let (at, key) = (TOP + 8.0 + 18.0 * i as f64, end + 16.0);
+        line(format!("<circle cx=\"{key}\" cy=\"{at}\" r=\"4\" fill=\"{color}\"/>"));
+        let (text, under) = (key + 10.0, at + 4.0);
+        line(format!("<text x=\"{text}\" y=\"{under}\">{}</text>", escape(&series.name)));
+    }
+    line("</svg>".into());
+    svg
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
+}
