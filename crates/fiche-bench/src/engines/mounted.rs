@@ -60,17 +60,11 @@ impl Engine for Mounted {
         std::fs::create_dir(&point)?;
         let (image, at) = (folder.join("image"), point.to_string_lossy().into_owned());
         let image = image.to_string_lossy().into_owned();
-        let unmount: &'static [&'static str] = match self.system.as_str() {
-            "squashfuse" => {
-                command("squashfuse", &[&image, &at])?;
-                &["fusermount", "-u"]
-            }
-            system => {
-                command("mount", &["-t", system, "-o", "loop,ro", &image, &at])?;
-                &["umount"]
-            }
+        match self.system.as_str() {
+            "squashfuse" => command("squashfuse", &[&image, &at])?,
+            system => command("mount", &["-t", system, "-o", "loop,ro", &image, &at])?,
         };
-        let mount = Mount { point: point.clone(), unmount };
+        let mount = Mount { point: point.clone() };
         let file = if self.documents { None } else { Some(File::open(point.join("corpus"))?) };
         Ok(Box::new(Tree { file, mount }))
     }
@@ -78,16 +72,17 @@ impl Engine for Mounted {
 
 struct Mount {
     point: PathBuf,
-    unmount: &'static [&'static str],
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
         let point = self.point.to_string_lossy().into_owned();
-        let args: Vec<&str> = self.unmount[1..].iter().copied().chain([point.as_str()]).collect();
-        // What was just read may still be busy.
+        // What was just read may still be busy; without root, FUSE has its own command.
         for _ in 0..20 {
-            if command(self.unmount[0], &args).is_ok() {
+            let done = command("umount", &[&point])
+                .or_else(|_| command("fusermount3", &["-u", &point]))
+                .or_else(|_| command("fusermount", &["-u", &point]));
+            if done.is_ok() {
                 break;
             }
             std::thread::sleep(std::time::Duration::from_millis(100));
