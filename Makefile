@@ -3,10 +3,10 @@
 PYTHON ?= python3
 VENV = target/venv
 
-.PHONY: demo test install lint unit features second-reader fuzz soak bench bless clean
+.PHONY: demo test install lint unit features second-reader fuzz soak bench bench-archive bless clean
 
 demo:
-	cargo build --release
+	cargo build --release -p fiche-cli
 	cargo run --release --quiet -p fiche --example demo -- target/demo
 
 test: install lint unit features second-reader
@@ -48,6 +48,12 @@ soak:
 # DATA is a file or a folder. Add ARGS=--index for an archive of 2^26 blocks.
 bench:
 	cargo bench --quiet -p fiche --bench archive -- $(ARGS) $(DATA)
+
+# The papers' modes of retrieval, beside peers: DATA is a list of folders. ARGS=--cold measures from the
+# device as well, which needs root, as mounting does.
+bench-archive:
+	@sh tests/install.sh $(PYTHON) $(VENV) peers
+	cargo run --release --quiet -p fiche-bench -- archive $(ARGS) $(DATA) -o crates/fiche-bench/results
 
 # Writes what is made from the code: docs/format.md, and golden files that are missing.
 bless:

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what the tests need, as far as it may: `tests/install.sh PYTHON VENV`.
+# Installs what the tests need, as far as it may: `tests/install.sh PYTHON VENV`; with `peers` behind
+# that, what fiche-bench compares with as well.
 set -eu
 python=$1
 venv=$2
@@ -34,6 +35,17 @@ if [ ! -x "$venv/bin/python" ] && command -v "$python" >/dev/null 2>&1; then
         fi
         "$python" -m venv "$venv" >/dev/null 2>&1 || rm -rf "$venv"
     }
+fi
+if [ "${3:-}" = peers ]; then
+    need bgzip tabix
+    need mksquashfs squashfs-tools
+    need squashfuse squashfuse
+    need mkfs.erofs erofs-utils
+    for module in indexed_gzip rapidgzip; do
+        "$venv/bin/python" -c "import $module" 2>/dev/null ||
+            "$venv/bin/pip" install --quiet --disable-pip-version-check "$module" ||
+            echo "SKIP: the Python module $module could not be installed"
+    done
 fi
 if [ -x "$venv/bin/python" ]; then
     "$venv/bin/python" -c "import zstandard" 2>/dev/null ||

@@ -80,7 +80,11 @@ def main(arguments: list[str]) -> None:
     reader.read(1)
     index_bytes = max(0, resident() - before)
     if arguments[6] == "warm":
-        read_all(reader, queries)
+        for name in (path, index):
+            with open(name, "rb") as file:
+                while file.read(1 << 20):
+                    pass
+        read_all(reader, queries[:len(queries) // 20 * 2])
     cpu = time.process_time()
     report = {"pass": read_all(reader, queries)}
     report["cpu_seconds"] = time.process_time() - cpu

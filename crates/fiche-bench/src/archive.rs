@@ -216,8 +216,7 @@ fn jobs_of(
             false => 1,
         };
         for cold in [false, true].into_iter().take(1 + usize::from(args.cold)) {
-            // Sorted or not is the same to a drive without a head.
-            if cold && mode == Mode::Batch {
+            if cold && mode != Mode::Random {
                 continue;
             }
             let count = if cold { args.reads.min(COLD_READS) } else { args.reads };
@@ -227,7 +226,7 @@ fn jobs_of(
             worker::save(&path, &list)?;
             let expected = pass(&*truth, mode, &list, 1)?;
             let own = engine.command(work).is_none() && !engine.is_slow();
-            let both = own && !cold && mode != Mode::Batch;
+            let both = own && !cold && mode == Mode::Random;
             for threads in if both { 1..=2 } else { 1..=1 } {
                 let (engine, queries) = (name.to_owned(), path.clone());
                 let (mode, expected) = (mode.name(), expected.clone());

@@ -32,11 +32,6 @@ pub trait Engine {
 pub trait Opened: Sync {
     /// What one thread reads with.
     fn reads(&self) -> Result<Box<dyn Reads + '_>>;
-
-    /// Forgets what was decoded and is kept outside of this process.
-    fn forget(&self) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// What one thread reads with.
@@ -48,6 +43,12 @@ pub trait Reads {
     /// by one, and did nothing.
     fn read_batch(&mut self, _reads: &mut [(u64, &mut [u8])]) -> Result<bool> {
         Ok(false)
+    }
+
+    /// Forgets what was decoded and is kept outside of this process: so that each random read
+    /// decodes, for everyone.
+    fn forget(&mut self) -> Result<()> {
+        Ok(())
     }
 
     /// A document by its name, whole; `None` where there are no documents.

@@ -128,6 +128,9 @@ fn read_all(
         let at_once = mode == Mode::Batch && reads.read_batch(&mut batch)?;
         for (i, (offset, buf)) in batch.iter_mut().enumerate() {
             if !at_once {
+                if mode == Mode::Random {
+                    reads.forget()?;
+                }
                 let start = Instant::now();
                 reads.read(*offset, buf)?;
                 times.push(u32::try_from(start.elapsed().as_nanos()).unwrap_or(u32::MAX));

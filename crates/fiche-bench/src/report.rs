@@ -152,12 +152,17 @@ fn plot(corpus: &Corpus, rows: &[Row], mode: Mode) -> String {
 fn table(corpus: &Corpus, rows: &[Row]) -> Result<String> {
     let mut text = format!("# {}\n\n", corpus.name);
     writeln!(text, "{} bytes in {} files. {}\n", corpus.len, corpus.documents.len(), machine())?;
+    let random = rows.iter().find(|row| row.is("random", "hot", 1));
+    if let Some(random) = random {
+        let times = (random.reads * PIECE) as f64 / corpus.len as f64;
+        writeln!(text, "{} places of 16 KiB are {times:.1} times the corpus.\n", random.reads)?;
+    }
     writeln!(
         text,
         "Rates are pieces of 16 KiB a second, medians; the spread of RANDOM is least to most of its \
-         rounds. Decoded blocks are not kept from read to read, but by the kernel (of mounted file \
-         systems, and their median is often that of a read from memory; it forgets them before each \
-         round) and by rapidgzip. CPU and memory are those of the process: what a kernel does for a \
+         rounds. RANDOM decodes for each read: the kernel forgets what it decoded before each, fiche \
+         keeps eight blocks; but rapidgzip keeps what it has. BATCH and FULL may find decoded what \
+         they read before. CPU and memory are those of the process: what a kernel does for a \
          mounted file system is not in them.\n"
     )?;
     writeln!(
@@ -322,7 +327,26 @@ pub fn summary(folder: &Path) -> Result<()> {
         }
     }
     names.sort();
-    let mut text = String::from("# Archives beside their peers\n\n");
+    let mut text = String::from(
+        "# Archives beside their peers\n\nThe modes of retrieval of section 4 of Petri, Moffat, Nagesh \
+         and Wirth, *Access time tradeoffs in archive compression* (2015): FULL reads all of a corpus in \
+         order, in aligned pieces of 16 KiB; RANDOM reads 10,000 pieces of 16 KiB at random places, not \
+         aligned; BATCH reads the same places in order. All engines read the same places in the same run; \
+         what they read is held against the corpus. Each measurement is a process of its own; results \
+         are medians of rounds in which all engines are interleaved. Sizes are those of all files that \
+         reading needs, dictionary and index included.\n\n`make bench-archive DATA='FOLDER...' \
+         ARGS='--cold'` writes this folder.\n\n\
+         | engine | what it is |\n|---|---|\n\
+         | plain | the corpus as a file: the floor |\n\
+         | bare CODEC LEVEL BLOCK | blocks in memory, without a file around them: the ceiling |\n\
+         | fiche CODEC LEVEL BLOCK | our archive, by positioned reads of its file, with a cache of eight blocks; BATCH by \
+         `read_many_at` of 256 places at once, whose times are those of the whole batch |\n\
+         | zstd-seekable LEVEL BLOCK | Zstandard's seekable format with checksums, by the crate zeekstd |\n\
+         | zstd-dictionary LEVEL BLOCK 1M | Zstandard with a raw dictionary of 1 MiB of evenly spaced samples |\n\
+         | squashfs, erofs METHOD BLOCK | mounted by the kernel; squashfuse by FUSE |\n\
+         | bgzip | `bgzip -b -s`, a process a read; every 20th place |\n\
+         | indexed_gzip, rapidgzip | Python's readers of gzip files, with their indexes; every 20th place |\n\n",
+    );
     for name in names {
         writeln!(text, "- [{name}]({name}.md)")?;
     }

@@ -483,6 +483,9 @@ fn entries_that_no_reader_would_take_are_refused_by_the_writer() {
         Entry::new("bad\0", Kind::Directory),
         Entry::new(vec![b'x'; 70_000], Kind::Directory),
         Entry::new("good", Kind::Directory),
+        Entry::new("bad", Kind::File).key("key").range(0..4),
+        Entry::new("bad", Kind::Item).key("key\0").range(0..4),
+        Entry::new("bad", Kind::Item).extents(Extents { len: 4, data: vec![0..4] }).range(0..4),
     ] {
         assert!(writer.add_entry(bad.clone()).is_err(), "{bad:?}");
     }

@@ -50,16 +50,81 @@ fn table() -> String {
     out
 }
 
+/// The other table: engines beside one another, from crates/fiche-bench/results.
+fn peers() -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fiche-bench/results");
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|item| item.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "csv"))
+        .collect();
+    files.sort();
+    let texts: Vec<String> =
+        files.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    let corpora: Vec<_> =
+        files.iter().map(|path| path.file_stem().unwrap().to_string_lossy()).collect();
+    let engines: [(&str, &str); 13] = [
+        ("plain", "a plain file"),
+        ("fiche lz4 1 16K", "**fiche**, lz4"),
+        ("fiche zlib 9 16K", "**fiche**, zlib 9"),
+        ("fiche zstd 19 16K", "**fiche**, zstd 19"),
+        ("fiche zstd 19 64K", "**fiche**, zstd 19, blocks of 64 KiB"),
+        ("zstd-seekable 19 16K", "zstd's seekable format, level 19"),
+        ("zstd-dictionary 19 16K 1M", "zstd 19 with a raw dictionary of 1 MiB"),
+        ("squashfs zstd 16K", "SquashFS, zstd"),
+        ("squashfs xz 16K", "SquashFS, xz"),
+        ("erofs lz4hc 16K", "EROFS, lz4hc"),
+        ("bgzip", "bgzip, a process a read"),
+        ("indexed_gzip", "gzip, by indexed_gzip"),
+        ("rapidgzip", "gzip, by rapidgzip"),
+    ];
+    let mut out = String::from("| | size | all of it, MB/s | random pieces a second |\n");
+    out.push_str("|---|---|---|---|\n");
+    for (engine, name) in engines {
+        // Of each corpus: percent, MB/s of FULL, pieces a second of RANDOM.
+        let mut logs = [Vec::new(), Vec::new(), Vec::new()];
+        for text in &texts {
+            for row in text.lines().map(|line| line.split(',').collect::<Vec<_>>()) {
+                let is = |mode| row.get(1) == Some(&engine) && row[5..8] == [mode, "hot", "1"];
+                let number = |i: usize| row[i].parse::<f64>().unwrap().ln();
+                if is("full") {
+                    logs[1].push(number(12));
+                } else if is("random") {
+                    logs[0].push(number(4));
+                    logs[2].push(number(9));
+                }
+            }
+        }
+        let mean = |logs: &Vec<f64>| (logs.iter().sum::<f64>() / logs.len() as f64).exp();
+        let complete = logs.iter().all(|logs| logs.len() == texts.len());
+        let cells = match complete {
+            true => {
+                let (size, full, random) = (mean(&logs[0]), mean(&logs[1]), mean(&logs[2]));
+                format!("{size:.1} % | {full:.0} | {random:.0}")
+            }
+            false => "not measured on all | - | -".to_owned(),
+        };
+        writeln!(out, "| {name} | {cells} |").unwrap();
+    }
+    let comments: Vec<&str> = texts[0].lines().filter_map(|line| line.strip_prefix("# ")).collect();
+    let corpora = corpora.join(", ");
+    write!(out, "\nGeometric means over {corpora}; {}\n", comments[1]).unwrap();
+    out
+}
+
 #[test]
 fn its_tables_are_those_of_the_results() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let text = std::fs::read_to_string(&path).unwrap();
-    let (before, rest) = text.split_once("<!-- table: bench -->\n").unwrap();
-    let (now, after) = rest.split_once("<!-- end -->").unwrap();
-    if std::env::var_os("FICHE_BLESS").is_some() {
-        let new = format!("{before}<!-- table: bench -->\n{}<!-- end -->{after}", table());
-        std::fs::write(&path, new).unwrap();
-    } else {
-        assert!(now == table(), "run `make bless` to write the README's tables anew");
+    let mut text = std::fs::read_to_string(&path).unwrap();
+    for (name, table) in [("bench", table()), ("peers", peers())] {
+        let mark = format!("<!-- table: {name} -->\n");
+        let (before, rest) = text.split_once(&mark).unwrap();
+        let (now, after) = rest.split_once("<!-- end -->").unwrap();
+        if std::env::var_os("FICHE_BLESS").is_some() {
+            text = format!("{before}{mark}{table}<!-- end -->{after}");
+            std::fs::write(&path, &text).unwrap();
+        } else {
+            assert!(now == table, "run `make bless` to write the README's tables anew");
+        }
     }
 }

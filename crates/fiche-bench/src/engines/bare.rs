@@ -61,12 +61,15 @@ struct MemoryReads<'a> {
     memory: &'a Memory,
     scratch: Scratch,
     decoded: Vec<u8>,
+    /// Which block is decoded there.
+    block: usize,
 }
 
 impl Opened for Memory {
     fn reads(&self) -> Result<Box<dyn Reads + '_>> {
         let decoded = vec![0; self.block];
-        Ok(Box::new(MemoryReads { memory: self, scratch: Scratch::default(), decoded }))
+        let (scratch, block) = (Scratch::default(), usize::MAX);
+        Ok(Box::new(MemoryReads { memory: self, scratch, decoded, block }))
     }
 }
 
@@ -76,9 +79,11 @@ impl Reads for MemoryReads<'_> {
         let mut done = 0;
         while done < buf.len() {
             let at = offset + done as u64;
-            let (len, stored) = &self.memory.stored[(at / block_len) as usize];
+            let block = (at / block_len) as usize;
+            let (len, stored) = &self.memory.stored[block];
             let decoded = &mut self.decoded[..*len];
             match stored.len() == *len {
+                _ if block == self.block => {}
                 true => decoded.copy_from_slice(stored),
                 false => {
                     let codec = self.memory.codec;
@@ -89,6 +94,7 @@ impl Reads for MemoryReads<'_> {
                     )?;
                 }
             }
+            self.block = block;
             let from = (at % block_len) as usize;
             let now = (*len - from).min(buf.len() - done);
             buf[done..done + now].copy_from_slice(&self.decoded[from..from + now]);

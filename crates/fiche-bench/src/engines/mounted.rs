@@ -1,7 +1,7 @@
 //! Compressed file systems, mounted: SquashFS and EROFS by the kernel, SquashFS by FUSE.
 //!
-//! They keep what they decoded in the system's page cache. Before each pass that is forgotten,
-//! so that it decodes; within a pass it stays, as it would for anybody.
+//! They keep what they decoded in the system's page cache. Before each random read that is
+//! forgotten, so that each decodes; otherwise it stays, as it would for anybody.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -101,13 +101,6 @@ impl Opened for Tree {
     fn reads(&self) -> Result<Box<dyn Reads + '_>> {
         Ok(Box::new(TreeReads(self)))
     }
-
-    fn forget(&self) -> Result<()> {
-        if let Some(file) = &self.file {
-            rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed)?;
-        }
-        Ok(())
-    }
 }
 
 struct TreeReads<'a>(&'a Tree);
@@ -116,6 +109,13 @@ impl Reads for TreeReads<'_> {
     fn read(&mut self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let file = self.0.file.as_ref().ok_or("a tree of documents has no offsets")?;
         super::read_exact(file, offset, buf)
+    }
+
+    fn forget(&mut self) -> Result<()> {
+        if let Some(file) = &self.0.file {
+            rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed)?;
+        }
+        Ok(())
     }
 
     fn document(&mut self, name: &str, buf: &mut Vec<u8>) -> Result<Option<()>> {

@@ -85,6 +85,8 @@ struct BlockReads<'a> {
     decompressor: Decompressor<'a>,
     stored: Vec<u8>,
     decoded: Vec<u8>,
+    /// Which block is decoded there, and how long it is.
+    last: (usize, usize),
 }
 
 impl Opened for Blocks {
@@ -94,6 +96,7 @@ impl Opened for Blocks {
             decompressor: Decompressor::with_prepared_dictionary(&self.dictionary)?,
             stored: Vec::new(),
             decoded: vec![0; self.block],
+            last: (usize::MAX, 0),
         }))
     }
 }
@@ -105,10 +108,15 @@ impl Reads for BlockReads<'_> {
         while done < buf.len() {
             let at = offset + done as u64;
             let i = (at / block) as usize;
-            let (start, end) = (self.blocks.ends[i], self.blocks.ends[i + 1]);
-            self.stored.resize((end - start) as usize, 0);
-            read_exact(&self.blocks.file, start, &mut self.stored)?;
-            let len = self.decompressor.decompress_to_buffer(&self.stored, &mut self.decoded)?;
+            if i != self.last.0 {
+                let (start, end) = (self.blocks.ends[i], self.blocks.ends[i + 1]);
+                self.stored.resize((end - start) as usize, 0);
+                read_exact(&self.blocks.file, start, &mut self.stored)?;
+                let len =
+                    self.decompressor.decompress_to_buffer(&self.stored, &mut self.decoded)?;
+                self.last = (i, len);
+            }
+            let len = self.last.1;
             let from = (at % block) as usize;
             let now = (len - from).min(buf.len() - done);
             buf[done..done + now].copy_from_slice(&self.decoded[from..from + now]);

@@ -75,7 +75,7 @@ fn read_footer(source: &dyn ReadAt, end: u64) -> Result<(SectionRef, Footer)> {
 ///
 /// Cheap to clone, and shared by any number of threads: no lock is held while a
 /// block is read or decoded. A read decodes the blocks it touches and nothing
-/// else; each block's checksum is verified before it is decoded. A block that is
+/// else; each block's checksum is verified before its bytes are given out. A block that is
 /// only needed in part is kept in a bounded cache.
 #[derive(Clone)]
 pub struct Reader {

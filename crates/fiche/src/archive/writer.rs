@@ -489,6 +489,10 @@ impl<W: Write> Writer<W> {
         content: &mut dyn Read,
         progress: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<std::ops::Range<u64>> {
+        self.check()?;
+        if self.open.is_some() {
+            return Err(Error::invalid("a record is begun before the last one has ended"));
+        }
         let first = self.next_record;
         let base = self.cutter.len;
         let mut content = Counted { inner: content, progress, stopped: None };

@@ -327,6 +327,9 @@ impl Entry {
         if self.kind != Kind::Item && !self.key.is_empty() {
             return Err(Error::invalid("only items have a second name"));
         }
+        if self.kind == Kind::Item && self.extents.is_some() {
+            return Err(Error::invalid("an item is not sparse"));
+        }
         if let Some(extents) = &self.extents {
             let mut end = 0;
             let ordered = extents.data.iter().all(|piece| {
