@@ -23,7 +23,8 @@ const COLORS: [&str; 10] = [
 pub fn scatter(title: &str, series: &[Series]) -> String {
     let points = || series.iter().flat_map(|series| &series.points);
     let most = points().map(|point| point.0).fold(1.0, f64::max);
-    let right = (most / 10.0).ceil() * 10.0;
+    let step = if most > 60.0 { 20.0 } else { 10.0 };
+    let right = (most / step).ceil() * step;
     let (low, high) = points()
         .fold((f64::MAX, 1.0f64), |(low, high), point| (low.min(point.1), high.max(point.1)));
     let (low, high) = (low.max(0.1).log10().floor(), high.log10().ceil());
@@ -43,8 +44,8 @@ pub fn scatter(title: &str, series: &[Series]) -> String {
     line("<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>".into());
     line(format!("<text x=\"{LEFT}\" y=\"24\" font-size=\"15\">{}</text>", escape(title)));
     let (bottom, end) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
-    for i in 0..=5 {
-        let size = right * f64::from(i) / 5.0;
+    for i in 0..=(right / step) as u32 {
+        let size = step * f64::from(i);
         let at = x(size);
         line(format!("<path d=\"M{at:.1} {TOP}V{bottom}\" stroke=\"#e3e3e3\"/>"));
         let under = bottom + 18.0;
@@ -78,21 +79,29 @@ pub fn scatter(title: &str, series: &[Series]) -> String {
             path.join("L")
         ));
         for (size, rate, label) in &series.points {
+            let title = escape(&format!("{} {label}", series.name));
             line(format!(
-                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"4\" fill=\"{color}\"><title>{}: {size:.2} %, \
-                 {rate:.0}/s</title></circle>",
-                x(*size),
-                y(*rate),
-                escape(&format!("{} {label}", series.name)),
+                "{}<title>{title}: {size:.2} %, {rate:.0}/s</title></path>",
+                mark(i, x(*size), y(*rate), color)
             ));
         }
         let (at, key) = (TOP + 8.0 + 18.0 * i as f64, end + 16.0);
-        line(format!("<circle cx=\"{key}\" cy=\"{at}\" r=\"4\" fill=\"{color}\"/>"));
+        line(format!("{}</path>", mark(i, key, at, color)));
         let (text, under) = (key + 10.0, at + 4.0);
         line(format!("<text x=\"{text}\" y=\"{under}\">{}</text>", escape(&series.name)));
     }
     line("</svg>".into());
     svg
+}
+
+/// The mark of a series, left open: each ten have another shape, as they have the same colors.
+fn mark(series: usize, x: f64, y: f64, color: &str) -> String {
+    let shape = match series / COLORS.len() {
+        0 => "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0",
+        1 => "m-4 -4h8v8h-8z",
+        _ => "m0 -5l5 5l-5 5l-5 -5z",
+    };
+    format!("<path d=\"M{x:.1} {y:.1}{shape}\" fill=\"{color}\">")
 }
 
 fn escape(text: &str) -> String {

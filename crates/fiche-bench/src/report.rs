@@ -144,8 +144,15 @@ fn plot(corpus: &Corpus, rows: &[Row], mode: Mode) -> String {
         let (method, block) = method_of(&row.engine);
         methods.entry(method).or_default().push((row.percent, row.rate, block));
     }
-    let series: Vec<Series> =
+    // Ours first, the bounds last.
+    let order = |name: &str| match name.split(' ').next() {
+        Some("fiche") => 0,
+        Some("plain" | "bare") => 2,
+        _ => 1,
+    };
+    let mut series: Vec<Series> =
         methods.into_iter().map(|(name, points)| Series { name, points }).collect();
+    series.sort_by_key(|series| order(&series.name));
     scatter(&format!("{}: {} retrieval, hot, one thread", corpus.name, mode.name()), &series)
 }
 
