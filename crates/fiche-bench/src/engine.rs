@@ -22,7 +22,7 @@ pub trait Engine {
         None
     }
 
-    /// Whether a read takes so long that a hundredth of them has to do.
+    /// Whether a read takes so long that a twentieth of them has to do.
     fn is_slow(&self) -> bool {
         false
     }

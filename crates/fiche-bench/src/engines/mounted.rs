@@ -55,6 +55,11 @@ impl Engine for Mounted {
         vec![folder.join("image")]
     }
 
+    /// A random read decodes a block of xz, or a large one.
+    fn is_slow(&self) -> bool {
+        self.method == "xz" || self.block >= 256 << 10
+    }
+
     fn open(&self, folder: &Path) -> Result<Box<dyn Opened>> {
         let point = folder.join(format!("mount-{}", std::process::id()));
         std::fs::create_dir(&point)?;
