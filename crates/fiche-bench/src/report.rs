@@ -350,7 +350,8 @@ pub fn summary(folder: &Path) -> Result<()> {
          `read_many_at` of 256 places at once, whose times are those of the whole batch |\n\
          | zstd-seekable LEVEL BLOCK | Zstandard's seekable format with checksums, by the crate zeekstd |\n\
          | zstd-dictionary LEVEL BLOCK 1M | Zstandard with a raw dictionary of 1 MiB of evenly spaced samples |\n\
-         | squashfs, erofs METHOD BLOCK | mounted by the kernel; squashfuse by FUSE |\n\
+         | squashfs, erofs METHOD BLOCK | mounted by the kernel; squashfuse by FUSE. With xz, and with blocks from 256 KiB \
+         on, every 20th place |\n\
          | bgzip | `bgzip -b -s`, a process a read; every 20th place |\n\
          | indexed_gzip, rapidgzip | Python's readers of gzip files, with their indexes; every 20th place |\n\n",
     );
