@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use rustix::fs::SeekFrom as Seek;
 
+use crate::archive::equal::{Seen, hash_zeros};
+use crate::archive::look::{attributes, extents};
 use crate::archive::writer::Writer;
 use crate::error::{Error, Result};
 use crate::io::into_io;
@@ -21,9 +23,6 @@ const PIECE: usize = 256 << 10;
 /// Bytes at the start of a file that are compared before it is read as a whole
 /// to find out whether it equals another one.
 const HEAD: usize = 64 << 10;
-
-/// Most pieces of data of a sparse file.
-const MAX_PIECES: usize = 1 << 16;
 
 /// Files and folders to be packed, each under its own name: `a/b` as `b` and all
 /// that is below it as `b/...`; what `.` or `/` holds, without a prefix.
@@ -170,70 +169,6 @@ impl Exclude {
     fn covers(&self, name: &[u8]) -> bool {
         let path = Path::new(std::ffi::OsStr::from_bytes(name));
         self.paths.is_match(path) || path.file_name().is_some_and(|name| self.names.is_match(name))
-    }
-}
-
-/// Content that was packed, for files that may equal it: 60 bytes for each file that is as long
-/// as another one.
-#[derive(Default)]
-struct Seen {
-    /// The last that has this length and beginning, as a digest of both.
-    last: HashMap<u64, u32>,
-    contents: Vec<Content>,
-    /// Pieces of those that are sparse, by where their content starts.
-    extents: HashMap<u64, Extents>,
-}
-
-struct Content {
-    /// Of all of it.
-    digest: [u8; 16],
-    start: u64,
-    /// Number of the one before of the same beginning, plus 1.
-    before: u32,
-}
-
-impl Seen {
-    fn key(len: u64, head: &Digest) -> u64 {
-        head.0.iter().take(8).fold(len, |key, &b| key.rotate_left(8) ^ u64::from(b))
-    }
-
-    fn short(digest: &Digest) -> [u8; 16] {
-        let mut short = [0; 16];
-        short.copy_from_slice(&digest.0[..16]);
-        short
-    }
-
-    /// Whether there may be content of this length and beginning.
-    fn has(&self, len: u64, head: &Digest) -> bool {
-        self.last.contains_key(&Seen::key(len, head))
-    }
-
-    /// Where content starts that equals this, and its pieces if it is sparse.
-    fn find(&self, len: u64, head: &Digest, whole: &Digest) -> Option<(u64, Option<Extents>)> {
-        let mut next = self.last.get(&Seen::key(len, head)).copied();
-        while let Some(content) = next.and_then(|next| self.contents.get(next as usize)) {
-            if content.digest == Seen::short(whole) {
-                return Some((content.start, self.extents.get(&content.start).cloned()));
-            }
-            next = content.before.checked_sub(1);
-        }
-        None
-    }
-
-    fn add(
-        &mut self,
-        len: u64,
-        head: &Digest,
-        whole: &Digest,
-        start: u64,
-        extents: Option<Extents>,
-    ) {
-        let Ok(number) = u32::try_from(self.contents.len()) else { return };
-        let before = self.last.insert(Seen::key(len, head), number).map_or(0, |last| last + 1);
-        self.contents.push(Content { digest: Seen::short(whole), start, before });
-        if let Some(extents) = extents {
-            self.extents.insert(start, extents);
-        }
     }
 }
 
@@ -790,94 +725,4 @@ fn same(a: &Metadata, b: &Metadata) -> bool {
 
 fn changed(path: &Path) -> Error {
     Error::io_at(path, std::io::Error::other("changed while it was being packed"))
-}
-
-fn hash_zeros(hasher: &mut blake3::Hasher, mut len: u64) {
-    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-    while len > 0 {
-        let now = len.min(ZEROS.len() as u64) as usize;
-        hasher.update(&ZEROS[..now]);
-        len -= now as u64;
-    }
-}
-
-/// Where a file has data, if it has holes and its file system tells.
-fn extents(file: &File, len: u64) -> std::io::Result<Option<Extents>> {
-    let (mut data, mut at) = (Vec::new(), 0);
-    while at < len {
-        let start = match rustix::fs::seek(file, Seek::Data(at)) {
-            Ok(start) => start.min(len),
-            // No data behind: the rest is a hole.
-            Err(rustix::io::Errno::NXIO) => break,
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let end = rustix::fs::seek(file, Seek::Hole(start))?.min(len);
-        if start < end {
-            data.push(start..end);
-        }
-        at = end.max(at + 1);
-    }
-    rustix::fs::seek(file, Seek::Start(0))?;
-    join_small_holes(&mut data);
-    let whole = matches!(data.as_slice(), [only] if *only == (0..len));
-    Ok((!whole).then_some(Extents { len, data }))
-}
-
-/// Makes data of the smallest holes of a file that has very many: each piece takes
-/// memory and a place in the index.
-fn join_small_holes(data: &mut Vec<std::ops::Range<u64>>) {
-    let mut smallest = 4096;
-    while data.len() > MAX_PIECES {
-        smallest *= 2;
-        let mut joined: Vec<std::ops::Range<u64>> = Vec::new();
-        for piece in data.drain(..) {
-            match joined.last_mut().filter(|last| piece.start - last.end < smallest) {
-                Some(last) => last.end = piece.end,
-                None => joined.push(piece),
-            }
-        }
-        *data = joined;
-    }
-}
-
-/// The extended attributes of a file, sorted; none where there can be none.
-fn attributes(path: &Path, of_link: bool) -> std::io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let mut list = vec![0; 256];
-    let names = loop {
-        let result = match of_link {
-            true => rustix::fs::llistxattr(path, list.as_mut_slice()),
-            false => rustix::fs::listxattr(path, list.as_mut_slice()),
-        };
-        match result {
-            Ok(len) => break list[..len].to_vec(),
-            Err(rustix::io::Errno::RANGE) => list.resize(list.len() * 4, 0),
-            Err(rustix::io::Errno::OPNOTSUPP) => return Ok(Vec::new()),
-            Err(error) => return Err(error.into()),
-        }
-    };
-    let mut attributes = Vec::new();
-    for name in names.split(|&b| b == 0).filter(|name| !name.is_empty()) {
-        let key = std::ffi::OsStr::from_bytes(name);
-        let mut value = vec![0; 256];
-        loop {
-            let result = match of_link {
-                true => rustix::fs::lgetxattr(path, key, value.as_mut_slice()),
-                false => rustix::fs::getxattr(path, key, value.as_mut_slice()),
-            };
-            match result {
-                Ok(len) => {
-                    value.truncate(len);
-                    attributes.push((name.to_vec(), value));
-                    break;
-                }
-                Err(rustix::io::Errno::RANGE) => value.resize(value.len() * 4, 0),
-                // It went away in between.
-                Err(rustix::io::Errno::NODATA) => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-    attributes.sort();
-    Ok(attributes)
 }

@@ -27,9 +27,11 @@
 //! ```
 
 mod append;
-
+mod equal;
 mod folder;
 mod format;
+mod items;
+mod look;
 mod merge;
 mod place;
 mod reader;
