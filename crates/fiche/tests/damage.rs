@@ -343,6 +343,22 @@ fn sizes_that_would_allocate_gigabytes_are_refused_before_they_do() {
     }
 }
 
+#[test]
+fn ends_of_blocks_that_are_made_up_are_not_tried_for_ever() {
+    let (good, _) = archive();
+    // Every four bytes the checksum of an LZ4 block that does not decode.
+    let mut bytes = vec![0xF0];
+    let mut crc = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    crc.update(&bytes);
+    while bytes.len() < 200_000 {
+        let sum = (crc.finalize() as u32).wrapping_add(0x6669_6300 + Codec::Lz4 as u32);
+        bytes.extend(sum.to_le_bytes());
+        crc.update(&sum.to_le_bytes());
+    }
+    let (reader, _) = Reader::recover(Arc::new([&good[..32], &bytes].concat())).unwrap();
+    assert!(reader.is_empty());
+}
+
 /// A source of which some bytes cannot be read, as of a disk that fails.
 struct Failing(Vec<u8>, std::ops::Range<u64>);
 
