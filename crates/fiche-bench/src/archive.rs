@@ -39,13 +39,16 @@ pub struct Args {
     /// Random places that are read
     #[arg(long, default_value_t = 10_000)]
     reads: usize,
-    /// Rounds; results are medians of them
+    /// Rounds; results are medians of them. 0 only packs, for a later run to measure
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Measure from the device as well, with the system's caches dropped: needs root
     #[arg(long)]
     cold: bool,
 }
+
+/// A block of this length or more takes a millisecond: the first tenth of the places has to do.
+const LARGE_BLOCK: usize = 1 << 20;
 
 /// Reads from the device that are made in one cold pass: each takes milliseconds on a disk.
 const COLD_READS: usize = 1_000;
@@ -61,9 +64,12 @@ pub fn run(args: &Args) -> Result<()> {
         std::fs::create_dir_all(&work)?;
         let corpus = Corpus::gather(path, &work)?;
         let rows = measure(args, &corpus, &work)?;
+        if args.rounds == 0 {
+            continue;
+        }
         report::write(&args.output, &corpus, &rows)?;
     }
-    report::summary(&args.output)
+    if args.rounds == 0 { Ok(()) } else { report::summary(&args.output) }
 }
 
 /// All engines by name, for these block lengths.
@@ -83,6 +89,9 @@ fn names(args: &Args) -> Vec<String> {
         }
         if let Some(level) = args.levels.last() {
             names.push(format!("zstd-dictionary {level} {block} 1M"));
+            if block == "16K" {
+                names.extend(["4M", "16M"].map(|d| format!("zstd-dictionary {level} 16K {d}")));
+            }
         }
         for method in ["zstd", "xz", "lz4"] {
             names.push(format!("squashfs {method} {block}"));
@@ -211,7 +220,12 @@ fn jobs_of(
     for mode in Mode::ALL {
         // Going through all of it is fast for everyone but a process a read.
         let slow = engine.is_slow() && (mode != Mode::Full || name == "bgzip");
-        let share = if slow { 20 } else { 1 };
+        let large = mode == Mode::Random && block_of(name).is_some_and(|len| len >= LARGE_BLOCK);
+        let share = match (slow, large) {
+            (true, _) => 20,
+            (false, true) => 10,
+            (false, false) => 1,
+        };
         for cold in [false, true].into_iter().take(1 + usize::from(args.cold)) {
             if cold && mode != Mode::Random {
                 continue;

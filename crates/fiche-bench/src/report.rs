@@ -339,7 +339,8 @@ pub fn summary(folder: &Path) -> Result<()> {
          and Wirth, *Access time tradeoffs in archive compression* (2015): FULL reads all of a corpus in \
          order, in aligned pieces of 16 KiB; RANDOM reads 10,000 pieces of 16 KiB at random places, not \
          aligned; BATCH reads the same places in order. All engines read the same places in the same run; \
-         what they read is held against the corpus. Each measurement is a process of its own; results \
+         what they read is held against the corpus. With blocks of 1 MiB, RANDOM reads the first 1,000 of the \
+         places only. Each measurement is a process of its own; results \
          are medians of rounds in which all engines are interleaved. Sizes are those of all files that \
          reading needs, dictionary and index included.\n\n`make bench-archive DATA='FOLDER...' \
          ARGS='--cold'` writes this folder.\n\n\
@@ -349,7 +350,8 @@ pub fn summary(folder: &Path) -> Result<()> {
          | fiche CODEC LEVEL BLOCK | our archive, by positioned reads of its file, with a cache of eight blocks; BATCH by \
          `read_many_at` of 256 places at once, whose times are those of the whole batch |\n\
          | zstd-seekable LEVEL BLOCK | Zstandard's seekable format with checksums, by the crate zeekstd |\n\
-         | zstd-dictionary LEVEL BLOCK 1M | Zstandard with a raw dictionary of 1 MiB of evenly spaced samples |\n\
+         | zstd-dictionary LEVEL BLOCK 1M | Zstandard with a raw dictionary of 1 MiB (4, 16) of evenly spaced samples, \
+         and checksums |\n\
          | squashfs, erofs METHOD BLOCK | mounted by the kernel; squashfuse by FUSE. With xz, and with blocks from 256 KiB \
          on, every 20th place |\n\
          | bgzip | `bgzip -b -s`, a process a read; every 20th place |\n\

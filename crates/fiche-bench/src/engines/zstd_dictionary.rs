@@ -1,5 +1,5 @@
 //! Zstandard in blocks with one raw dictionary of evenly spaced samples of 1 KiB: what can be had
-//! today by putting parts together.
+//! today by putting parts together. Each block has a checksum of four bytes, as ours have.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,6 +12,12 @@ use super::{blocks, read_exact};
 use crate::engine::{Corpus, Engine, Opened, Reads, Result};
 
 const SAMPLE: usize = 1 << 10;
+const CHECKSUM: usize = 4;
+
+fn checksum(stored: &[u8]) -> [u8; CHECKSUM] {
+    let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, stored);
+    (crc as u32).to_le_bytes()
+}
 
 pub struct Dictionary {
     pub level: i32,
@@ -45,7 +51,8 @@ impl Engine for Dictionary {
         blocks(&corpus.whole, self.block, |block| {
             let stored = compressor.compress(block)?;
             out.write_all(&stored)?;
-            ends.push(ends[ends.len() - 1] + stored.len() as u64);
+            out.write_all(&checksum(&stored))?;
+            ends.push(ends[ends.len() - 1] + (stored.len() + CHECKSUM) as u64);
             Ok(())
         })?;
         out.flush()?;
@@ -112,8 +119,11 @@ impl Reads for BlockReads<'_> {
                 let (start, end) = (self.blocks.ends[i], self.blocks.ends[i + 1]);
                 self.stored.resize((end - start) as usize, 0);
                 read_exact(&self.blocks.file, start, &mut self.stored)?;
-                let len =
-                    self.decompressor.decompress_to_buffer(&self.stored, &mut self.decoded)?;
+                let (stored, sum) = self.stored.split_at(self.stored.len() - CHECKSUM);
+                let len = self.decompressor.decompress_to_buffer(stored, &mut self.decoded)?;
+                if checksum(stored) != sum {
+                    return Err("a block is damaged".into());
+                }
                 self.last = (i, len);
             }
             let len = self.last.1;
