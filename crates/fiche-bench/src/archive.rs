@@ -164,7 +164,7 @@ fn measure(args: &Args, corpus: &Corpus, work: &Path) -> Result<Vec<Row>> {
         }
     }
     for (job, samples) in jobs.iter().zip(samples) {
-        if samples.len() == args.rounds {
+        if samples.len() == args.rounds && args.rounds > 0 {
             let size = stored.get(&job.engine).copied().unwrap_or(0);
             let key = (job.engine.as_str(), job.mode, job.cold, job.threads, job.reads);
             rows.push(Row::of(&corpus.name, key, (size, corpus.len), &samples));

@@ -1,12 +1,13 @@
 //! `fiche append`
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use fiche::ReadAt;
 use fiche::archive::{Options, Packed};
-use fiche::codec::Codec;
+use fiche::{Cursor, FileSource, ReadAt};
 use serde_json::json;
 
+use crate::dictionary::{self, Method};
 use crate::input::{self, Blocks};
 use crate::pack;
 use crate::sizes::show;
@@ -39,18 +40,40 @@ pub fn run(args: Args) -> Result<(), Failed> {
     let before = input::open(&args.file)?;
     let info = before.info().map_err(|e| Failed::at(&args.file, e))?;
     let mut like = Options::default();
-    if let Ok(codec) = info.method.parse::<Codec>() {
-        like = like.codec(codec).level(info.level);
+    let mut like_coding = None;
+    match info.method.parse() {
+        Ok(Method::Codec(codec)) => like = like.codec(codec).level(info.level),
+        Ok(Method::Coding(coding)) => like_coding = Some((coding, info.level)),
+        Err(_) => {}
     }
     if info.block_bytes > 0 {
         like = like.block_len(usize::try_from(info.block_bytes).unwrap_or(usize::MAX));
     }
-    let options = args.blocks.options(like);
+    let mut options = args.blocks.options(like);
+    let coding = args.blocks.coding(like_coding);
+    args.blocks.check(coding.map(|(coding, _)| coding))?;
     let stream = args.input == [Path::new("-")];
-    let folder = match stream {
+    let mut folder = match stream {
         true => None,
         false => Some(pack::folder(&args.input, &args.blocks, &args.file)?),
     };
+    let mut spooled = None;
+    if let Some(coding) = coding {
+        let dictionary = &args.blocks.dictionary;
+        let own = dictionary.options_of(options.clone(), coding, &before, args.quiet)?;
+        options = match (own, &mut folder) {
+            (Some(options), _) => options,
+            (None, Some(folder)) => {
+                dictionary.options(options, coding, &folder.content(), args.quiet)?
+            }
+            (None, None) => {
+                let file = FileSource::new(dictionary::spool(&mut pack::standard_input()?)?)?;
+                let options = dictionary.options(options, coding, &file, args.quiet)?;
+                spooled = Some(Cursor::new(file));
+                options
+            }
+        };
+    }
     ui::set_left("the archive is what it was");
     if !stream {
         ui::will_check();
@@ -61,7 +84,17 @@ pub fn run(args: Args) -> Result<(), Failed> {
         let start = writer.offset();
         match folder {
             Some(folder) => packed = pack::write_folder(folder, writer, args.quiet)?,
-            None => packed.records = pack::write_stream(writer, &args.blocks, args.quiet)?,
+            None => {
+                let mut stdin;
+                let input: &mut dyn Read = match &mut spooled {
+                    Some(file) => file,
+                    None => {
+                        stdin = pack::standard_input()?;
+                        &mut stdin
+                    }
+                };
+                packed.records = pack::write_stream(input, writer, &args.blocks, args.quiet)?;
+            }
         }
         bytes = writer.offset() - start;
         Ok(())

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use fiche::archive::{Reader, Record};
 use fiche::{Error, ReadAt};
 
+use crate::dictionary::Given;
 use crate::input::{self, Threads};
 use crate::output::Output;
 use crate::sizes::{self, Part};
@@ -39,6 +40,8 @@ pub struct Args {
     #[arg(long)]
     keep_going: bool,
     #[command(flatten)]
+    dictionaries: Given,
+    #[command(flatten)]
     threads: Threads,
 }
 
@@ -48,10 +51,11 @@ const BATCH: u64 = 8 << 20;
 pub fn run(args: Args) -> Result<(), Failed> {
     let at = |error| Failed::at(&args.file, error);
     let source = input::source(&args.file)?;
+    let options = input::options(&args.file, &args.dictionaries)?;
     let reader = match args.keep_going {
-        false => Reader::open(source).map_err(at)?,
+        false => options.open(source).map_err(at)?,
         true => {
-            let (reader, recovered) = Reader::recover(source).map_err(at)?;
+            let (reader, recovered) = options.recover(source).map_err(at)?;
             let file = args.file.display();
             if recovered.rebuilt > 0 {
                 let count = recovered.rebuilt;

@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
+use fiche::ReadAt;
+use fiche::rlz::Dictionary;
 use serde_json::json;
 
+use crate::dictionary;
 use crate::input;
 use crate::sizes::show;
 use crate::ui::{self, Failed};
@@ -19,7 +22,12 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<(), Failed> {
+    let source = input::source(&args.file)?;
+    if let Ok(dictionary) = Dictionary::read_from(&source) {
+        return dictionary::describe(&args.file, &dictionary, source.len(), args.json);
+    }
     let reader = input::open(&args.file)?;
+    let dictionaries = reader.dictionaries().map_err(|e| Failed::at(&args.file, e))?;
     let info = reader.info().map_err(|e| Failed::at(&args.file, e))?;
     let ratio = 100.0 * info.stored_bytes as f64 / info.logical_bytes.max(1) as f64;
     if args.json {
@@ -33,8 +41,13 @@ pub fn run(args: Args) -> Result<(), Failed> {
             "compressed_bytes": info.compressed_bytes,
             "blocks": info.blocks,
             "chapters": info.chapters,
-            "dictionary_bytes": 0,
-            "model_bytes": 0,
+            "dictionary_bytes": info.dictionary_bytes,
+            "dictionaries": dictionaries.iter().map(|(digest, len, file)| json!({
+                "digest": digest.to_string(),
+                "logical_bytes": len,
+                "file": file,
+            })).collect::<Vec<_>>(),
+            "model_bytes": info.model_bytes,
             "index_bytes": info.index_bytes,
             "checksum_bytes": info.checksum_bytes,
             "envelope_bytes": info.envelope_bytes,
@@ -47,6 +60,10 @@ pub fn run(args: Args) -> Result<(), Failed> {
         return ui::print(format!("{report:#}\n").as_bytes());
     }
     let bits = info.index_bytes as f64 * 8.0 / info.blocks.max(1) as f64;
+    let shared = dictionaries.iter().map(|(digest, len, file)| {
+        let place = file.as_ref().map_or("in this file".to_owned(), |file| format!("in {file}"));
+        ("dictionary", format!("{} {place}, BLAKE3 {digest}", show(*len)))
+    });
     let rows = [
         ("kind", "archive".to_owned()),
         ("method", format!("{} {}, blocks of {}", info.method, info.level, show(info.block_bytes))),
@@ -62,6 +79,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
                 info.blocks, info.chapters, info.compressed_bytes
             ),
         ),
+        ("shared", format!("{} bytes", info.dictionary_bytes + info.model_bytes)),
         ("index", format!("{} bytes, {bits:.1} bits a block", info.index_bytes)),
         ("envelope", format!("{} bytes", info.envelope_bytes)),
         ("checksums", format!("{} bytes", info.checksum_bytes)),
@@ -70,6 +88,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
         ("CRC-64", format!("{:016x}", info.content_checksum)),
         ("writer", info.writer.clone()),
     ];
-    let text: String = rows.iter().map(|(key, value)| format!("{key:<11} {value}\n")).collect();
+    let text: String =
+        rows.into_iter().chain(shared).map(|(key, value)| format!("{key:<11} {value}\n")).collect();
     ui::print(text.as_bytes())
 }

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use fiche::archive::{Options, Reader, Split};
-use fiche::codec::Codec;
-use fiche::{FileSource, ReadAt};
+use fiche::archive::{OpenOptions, Options, Reader, Split};
+use fiche::rlz::Coding;
+use fiche::{FileSource, InFolder, ReadAt};
 
+use crate::dictionary::{self, Given, Method};
 use crate::sizes;
 use crate::ui::Failed;
 
@@ -16,19 +17,29 @@ pub fn source(path: &Path) -> Result<Arc<dyn ReadAt>, Failed> {
     Ok(Arc::new(FileSource::open(path).map_err(|e| Failed::at(path, e))?))
 }
 
+/// How the archive in this file is read: dictionaries that it names are beside it.
+pub fn options(path: &Path, given: &Given) -> Result<OpenOptions, Failed> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = InFolder::new(folder.unwrap_or(Path::new(".")));
+    let options = OpenOptions::default().resolve(Arc::new(folder));
+    Ok(given.load()?.into_iter().fold(options, OpenOptions::dictionary))
+}
+
 /// The archive in this file.
 pub fn open(path: &Path) -> Result<Reader, Failed> {
-    Reader::open(source(path)?).map_err(|e| Failed::at(path, e))
+    options(path, &Given::default())?.open(source(path)?).map_err(|e| Failed::at(path, e))
 }
 
 /// How blocks are made.
 #[derive(Args)]
 pub struct Blocks {
-    /// How blocks are compressed: copy, lz4, zlib, zstd (the default), lzma or bzip2
+    /// How blocks are compressed: copy, lz4, zlib, zstd (the default), lzma or bzip2; with a
+    /// dictionary that they share rlz-uv, rlz-pv, rlz-zz, rlz-zzz, rlz-zz-primed, zlib-primed or zstd-dict
     #[arg(long, short, value_name = "METHOD")]
-    pub method: Option<Codec>,
+    pub method: Option<Method>,
     /// Level of the method, from fast to small: lz4 and zlib 1 to 12, zstd -7 to 22, lzma 0 to 9,
-    /// bzip2 1 to 9; by default 1, 6, 3, 6 and 9
+    /// bzip2 1 to 9, by default 1, 6, 3, 6 and 9; rlz-zz and rlz-zzz 1 to 12, the primed ones 1 to
+    /// 9, by default 9; zstd-dict 1 to 22, by default 12
     #[arg(long, short, allow_negative_numbers = true, value_name = "N")]
     pub level: Option<i32>,
     /// Length of a block, 1K to 16M, by default 16K: what a read decodes at least
@@ -48,6 +59,8 @@ pub struct Blocks {
     /// former, keep what was read of the latter, list both, and exit with 5
     #[arg(long)]
     pub keep_going: bool,
+    #[command(flatten)]
+    pub dictionary: dictionary::Choice,
     #[command(flatten)]
     pub threads: Threads,
 }
@@ -78,13 +91,30 @@ pub enum Align {
 }
 
 impl Blocks {
+    /// The coding that was asked for, or that the archive has, and its level.
+    pub fn coding(&self, like: Option<(Coding, i32)>) -> Option<(Coding, Option<i32>)> {
+        match (self.method, like) {
+            (Some(Method::Coding(coding)), _) => Some((coding, self.level)),
+            (None, Some((coding, level))) => Some((coding, self.level.or(Some(level)))),
+            _ => None,
+        }
+    }
+
+    /// Fails where a dictionary is asked for, but a method that has none.
+    pub fn check(&self, coding: Option<Coding>) -> Result<(), Failed> {
+        match self.dictionary.is_given() && coding.is_none() {
+            true => Err(Failed::usage("this method has no dictionary: see --method")),
+            false => Ok(()),
+        }
+    }
+
     /// The library's options; what was not asked for is as in `like`.
     pub fn options(&self, like: Options) -> Options {
         let mut options = like;
-        if let Some(method) = self.method {
-            options = options.codec(method).level(method.default_level());
+        if let Some(Method::Codec(codec)) = self.method {
+            options = options.codec(codec).level(codec.default_level());
         }
-        if let Some(level) = self.level {
+        if let (Some(level), None) = (self.level, self.coding(None)) {
             options = options.level(level);
         }
         if let Some(block) = self.block {

@@ -2,6 +2,7 @@
 
 mod append;
 mod cat;
+mod dictionary;
 mod info;
 mod input;
 mod ls;
@@ -42,6 +43,8 @@ enum Verb {
     Verify(verify::Args),
     Append(append::Args),
     Merge(merge::Args),
+    #[command(subcommand)]
+    Dict(dictionary::Verb),
     /// Print a completion script for a shell
     Completions {
         /// bash, zsh, fish, elvish or powershell
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Verb::Verify(args) => verify::run(args),
         Verb::Append(args) => append::run(args),
         Verb::Merge(args) => merge::run(args),
+        Verb::Dict(verb) => dictionary::run(verb),
         Verb::Completions { shell } => completions(shell),
         Verb::Man { dir } => man(&dir),
     };

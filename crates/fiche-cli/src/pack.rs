@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use fiche::archive::{Folder, Options, Packed, Writer};
+use fiche::{Cursor, FileSource};
 use serde_json::json;
 
+use crate::dictionary;
 use crate::input::{Blocks, Records};
 use crate::output::Output;
 use crate::sizes::show;
@@ -41,9 +43,27 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<(), Failed> {
     let start = Instant::now();
-    let options = args.blocks.options(Options::default());
+    let mut options = args.blocks.options(Options::default());
+    let coding = args.blocks.coding(None);
+    args.blocks.check(coding.map(|(coding, _)| coding))?;
     let stream = args.input == [Path::new("-")];
-    let folder = if stream { None } else { Some(folder(&args.input, &args.blocks, &args.output)?) };
+    let mut folder = match stream {
+        true => None,
+        false => Some(folder(&args.input, &args.blocks, &args.output)?),
+    };
+    let mut spooled = None;
+    if let Some(coding) = coding {
+        let dictionary = &args.blocks.dictionary;
+        options = match &mut folder {
+            Some(folder) => dictionary.options(options, coding, &folder.content(), args.quiet)?,
+            None => {
+                let file = FileSource::new(dictionary::spool(&mut standard_input()?)?)?;
+                let options = dictionary.options(options, coding, &file, args.quiet)?;
+                spooled = Some(Cursor::new(file));
+                options
+            }
+        };
+    }
     let output = Output::create(&args.output, args.force)?;
     if output.is_terminal() {
         return Err(Failed::usage("compressed bytes are not for a terminal: name a file with -o"));
@@ -53,7 +73,12 @@ pub fn run(args: Args) -> Result<(), Failed> {
         Some(folder) => write_folder(folder, &mut writer, args.quiet)?,
         None => {
             let mut packed = Packed::default();
-            packed.records = write_stream(&mut writer, &args.blocks, args.quiet)?;
+            packed.records = match &mut spooled {
+                Some(file) => write_stream(file, &mut writer, &args.blocks, args.quiet)?,
+                None => {
+                    write_stream(&mut standard_input()?, &mut writer, &args.blocks, args.quiet)?
+                }
+            };
             packed
         }
     };
@@ -80,13 +105,24 @@ pub fn not_all(packed: &Packed) -> Result<(), Failed> {
 
 /// Looks at all inputs.
 pub fn folder(input: &[PathBuf], blocks: &Blocks, output: &Path) -> Result<Folder, Failed> {
+    let folder = look_at(input, &blocks.exclude, blocks.keep_going, output)?;
+    Ok(match &blocks.records {
+        Records::Split(split) => folder.split(split.clone()),
+        Records::Files => folder,
+    })
+}
+
+/// Looks at all of these files and folders.
+pub fn look_at(
+    input: &[PathBuf],
+    exclude: &[String],
+    keep_going: bool,
+    output: &Path,
+) -> Result<Folder, Failed> {
     if input.iter().any(|path| path == Path::new("-")) {
         return Err(Failed::usage("standard input is packed alone, without other inputs"));
     }
-    let mut folder = Folder::new(&blocks.exclude)?.keep_going(blocks.keep_going);
-    if let Records::Split(split) = &blocks.records {
-        folder = folder.split(split.clone());
-    }
+    let mut folder = Folder::new(exclude)?.keep_going(keep_going);
     folder.skip(output);
     for path in input {
         folder.add(path)?;
@@ -116,17 +152,25 @@ pub fn write_folder<W: Write>(
     Ok(packed)
 }
 
-/// Writes standard input, which is one stream; returns how many records there are in it.
+/// What comes in, unless somebody would have to type it.
+pub fn standard_input() -> Result<std::io::StdinLock<'static>, fiche::Error> {
+    let input = std::io::stdin().lock();
+    match input.is_terminal() {
+        true => {
+            let what = "standard input is a terminal: give it a file or a pipe".into();
+            Err(fiche::Error::Invalid { what })
+        }
+        false => Ok(input),
+    }
+}
+
+/// Writes one stream; returns how many records there are in it.
 pub fn write_stream<W: Write>(
+    mut input: &mut dyn Read,
     writer: &mut Writer<W>,
     blocks: &Blocks,
     quiet: bool,
 ) -> Result<u64, fiche::Error> {
-    let mut input = std::io::stdin().lock();
-    if input.is_terminal() {
-        let what = "standard input is a terminal: give it a file or a pipe".into();
-        return Err(fiche::Error::Invalid { what });
-    }
     let progress = Progress::new("packing", None, quiet);
     if let Records::Split(split) = &blocks.records {
         let items = writer.add_records(split, &mut input, &mut |bytes| progress.add(bytes))?;

@@ -10,6 +10,7 @@ use fiche::archive::{Failure, Reader, Restore};
 use fiche::{Error, Place, ReadAt};
 use serde_json::json;
 
+use crate::dictionary::Given;
 use crate::input::{self, Threads};
 use crate::output::Output;
 use crate::sizes::show;
@@ -38,6 +39,8 @@ pub struct Args {
     #[arg(long)]
     keep_going: bool,
     #[command(flatten)]
+    dictionaries: Given,
+    #[command(flatten)]
     threads: Threads,
     /// Print what was restored as JSON
     #[arg(long)]
@@ -50,11 +53,12 @@ pub struct Args {
 pub fn run(args: Args) -> Result<(), Failed> {
     let at = |error| Failed::at(&args.file, error);
     let source = input::source(&args.file)?;
+    let options = input::options(&args.file, &args.dictionaries)?;
     let mut damaged = false;
     let reader = match args.keep_going {
-        false => Reader::open(source).map_err(at)?,
+        false => options.open(source).map_err(at)?,
         true => {
-            let (reader, recovered) = Reader::recover(source).map_err(at)?;
+            let (reader, recovered) = options.recover(source).map_err(at)?;
             let file = args.file.display();
             damaged = !recovered.is_whole();
             if recovered.rebuilt > 0 {

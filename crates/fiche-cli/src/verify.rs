@@ -6,6 +6,7 @@ use fiche::archive::Reader;
 use fiche::{Error, Place, ReadAt};
 use serde_json::json;
 
+use crate::dictionary::Given;
 use crate::input::{self, Threads};
 use crate::sizes::show;
 use crate::ui::{self, Failed, Progress, one_line, say};
@@ -16,6 +17,8 @@ pub struct Args {
     /// The archives
     #[arg(required = true)]
     file: Vec<PathBuf>,
+    #[command(flatten)]
+    dictionaries: Given,
     #[command(flatten)]
     threads: Threads,
     /// Print the findings as JSON, one object a line
@@ -48,7 +51,8 @@ pub fn run(args: Args) -> Result<(), Failed> {
 fn verify(args: &Args, file: &Path) -> Result<(), Failed> {
     let name = file.display();
     let source = input::source(file)?;
-    let reader = match Reader::open(source.clone()) {
+    let options = input::options(file, &args.dictionaries)?;
+    let reader = match options.open(source.clone()) {
         Ok(reader) => reader,
         Err(error) => {
             let damage = matches!(error, Error::Corrupt { .. });

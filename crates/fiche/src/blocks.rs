@@ -12,7 +12,11 @@
 //! | size | field | meaning |
 //! |---|---|---|
 //! | | stored | what the codec made of 1 byte to 2^26 bytes, or these bytes themselves |
-//! | 4 | checksum | CRC-32C of the stored bytes, plus 66696300 (hexadecimal), plus the number of the codec (0 where they are the bytes themselves); modulo 2^32 |
+//! | 4 | checksum | CRC-32C of the stored bytes, plus 66696300 (hexadecimal), plus the block's mark; modulo 2^32 |
+//!
+//! The mark of a block is 0 where the stored bytes are those of the block. Otherwise it is the number of
+//! the codec or coding, plus 256 times a tag, which is 0 unless it has a dictionary: then it is the first
+//! two bytes of that one's digest, as an integer, xor the same of its model's, if it has one.
 //!
 //! The chapter table says where a block ends. Where that table is lost, a block's own
 //! checksum does: from its start, it is the first place where the checksum fits
@@ -36,11 +40,11 @@
 //! | size | field | meaning |
 //! |---|---|---|
 //! | varint | blocks | how many, at least 1; no more than 4,096 in all runs together |
-//! | 1 | codec | number of the codec |
-//! | 1 | flags | bit 0: part follows; bit 1: dictionary follows; bit 2: model follows; other bits are zero. Nothing sets any of them yet, and a reader of this version refuses them |
+//! | 1 | codec | number of the codec or coding |
+//! | 1 | flags | bit 0: part follows; bit 1: dictionary follows; bit 2: model follows; other bits are zero. Nothing sets bit 0 yet, and a reader of this version refuses it |
 //! | varint | part | which other file holds these blocks; only if flagged |
-//! | varint | dictionary | only if flagged |
-//! | varint | model | only if flagged |
+//! | varint | dictionary | its place among the footer's other sections, counted from 0; only if flagged |
+//! | varint | model | likewise; only if flagged |
 //! | | lengths | decoded length of each block |
 //! | | stored lengths | of each block, without its checksum |
 //!
@@ -71,10 +75,23 @@ pub(crate) const CHECKSUM: usize = 4;
 /// The longest block that is read.
 pub(crate) const MAX_BLOCK: u64 = 1 << 26;
 
+/// Most dictionaries and models in an archive.
+pub(crate) const MAX_SHARED: usize = 1 << 16;
+
 const WHAT: &str = "chapter table";
 const HAS_PART: u8 = 1;
 const HAS_DICTIONARY: u8 = 2;
 const HAS_MODEL: u8 = 4;
+
+/// How a block is coded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Coded {
+    /// Codec or coding by number, as stored: it may be one that is not known here.
+    pub number: u8,
+    /// What it shares with others: places in the footer's list.
+    pub dictionary: Option<u32>,
+    pub model: Option<u32>,
+}
 
 /// One block, found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,8 +105,7 @@ pub(crate) struct Block {
     /// the checksum behind them.
     pub pos: u64,
     pub stored_len: u64,
-    /// Codec by number, as stored: it may be one that is not known here.
-    pub codec: u8,
+    pub coded: Coded,
 }
 
 impl Block {
@@ -174,7 +190,7 @@ impl Ends {
 #[derive(Debug)]
 struct Run {
     blocks: usize,
-    codec: u8,
+    coded: Coded,
     lens: Ends,
     stored: Ends,
     /// What lies before it in the chapter: blocks, decoded bytes, stored bytes.
@@ -266,20 +282,22 @@ impl Table {
         if blocks == 0 {
             return Err(take.corrupt());
         }
-        let (codec, flags) = (take.u8()?, take.u8()?);
+        let (number, flags) = (take.u8()?, take.u8()?);
         if flags & !(HAS_PART | HAS_DICTIONARY | HAS_MODEL) != 0 {
             return Err(Error::Unsupported { what: "flag of a run", found: u64::from(flags) });
         }
-        for (flag, what) in
-            [(HAS_PART, "part"), (HAS_DICTIONARY, "dictionary"), (HAS_MODEL, "model")]
-        {
-            if flags & flag != 0 {
-                return Err(Error::Unsupported { what, found: take.varint()? });
-            }
+        if flags & HAS_PART != 0 {
+            return Err(Error::Unsupported { what: "part", found: take.varint()? });
         }
+        let mut shared = |flag: u8| -> Result<Option<u32>> {
+            let is_set = flags & flag != 0;
+            is_set.then(|| Ok(take.count(MAX_SHARED as u64)? as u32)).transpose()
+        };
+        let (dictionary, model) = (shared(HAS_DICTIONARY)?, shared(HAS_MODEL)?);
+        let coded = Coded { number, dictionary, model };
         let (lens, stored) = (Ends::take(take, blocks)?, Ends::take(take, blocks)?);
         let run =
-            Run { blocks, codec, first, offset: self.len, pos: self.stored_len, lens, stored };
+            Run { blocks, coded, first, offset: self.len, pos: self.stored_len, lens, stored };
         for i in 0..blocks {
             let ((from, to), (stored_from, stored_to)) = (run.lens.span(i), run.stored.span(i));
             if to - from > MAX_BLOCK || stored_to - stored_from > to - from {
@@ -335,7 +353,7 @@ impl Table {
             len: to - from,
             pos: self.pos + run.pos + gap_len + stored_from + (CHECKSUM * i) as u64,
             stored_len: stored_to - stored_from + CHECKSUM as u64,
-            codec: run.codec,
+            coded: run.coded,
         }
     }
 }
@@ -343,8 +361,8 @@ impl Table {
 /// Gathers the blocks of a chapter while they are written.
 #[derive(Debug, Default)]
 pub(crate) struct TableBuilder {
-    /// Per run: codec, and the decoded and stored length of each block.
-    runs: Vec<(u8, Vec<u64>, Vec<u64>)>,
+    /// Per run: how it is coded, and the decoded and stored length of each block.
+    runs: Vec<(Coded, Vec<u64>, Vec<u64>)>,
     /// Blocks before each gap, and how long it is; the last one may yet prove to be
     /// behind the last block, and then it is none.
     gaps: Vec<(usize, u64)>,
@@ -354,9 +372,9 @@ pub(crate) struct TableBuilder {
 
 impl TableBuilder {
     /// Adds a block of `len` decoded and `stored_len` stored bytes, checksum included.
-    pub fn push(&mut self, codec: u8, len: u64, stored_len: u64) {
-        if self.runs.last().is_none_or(|(last, ..)| *last != codec) {
-            self.runs.push((codec, Vec::new(), Vec::new()));
+    pub fn push(&mut self, coded: Coded, len: u64, stored_len: u64) {
+        if self.runs.last().is_none_or(|(last, ..)| *last != coded) {
+            self.runs.push((coded, Vec::new(), Vec::new()));
         }
         if let Some((_, lens, stored_lens)) = self.runs.last_mut() {
             lens.push(len);
@@ -392,10 +410,13 @@ impl TableBuilder {
         let mut payload = Vec::new();
         payload.put_varint(back);
         payload.put_varint(self.runs.len() as u64);
-        for (codec, lens, stored_lens) in &self.runs {
+        for (coded, lens, stored_lens) in &self.runs {
             payload.put_varint(lens.len() as u64);
-            payload.put_u8(*codec);
-            payload.put_u8(0);
+            payload.put_u8(coded.number);
+            let flag = |shared: Option<u32>, flag| shared.map_or(0, |_| flag);
+            payload.put_u8(flag(coded.dictionary, HAS_DICTIONARY) | flag(coded.model, HAS_MODEL));
+            let shared = [coded.dictionary, coded.model].into_iter().flatten();
+            shared.for_each(|place| payload.put_varint(u64::from(place)));
             Ends::put(lens, &mut payload);
             Ends::put(stored_lens, &mut payload);
         }
@@ -416,12 +437,18 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Some are with a dictionary, or a model, or both.
+    fn coded(number: u8) -> Coded {
+        let shared = |bit: u8| (number & bit != 0).then_some(u32::from(number) * 100);
+        Coded { number, dictionary: shared(1), model: shared(2) }
+    }
+
     /// Codec, decoded and stored length of each block, and the sections behind it.
     fn table_of(blocks: &[(u8, u64, u64, u64)]) -> Table {
         let mut builder = TableBuilder::default();
         let mut back = 0;
         for &(codec, len, stored, gap) in blocks {
-            builder.push(codec, len, stored);
+            builder.push(coded(codec), len, stored);
             if gap > 0 {
                 builder.push_gap(gap);
             }
@@ -438,7 +465,7 @@ mod tests {
         #[test]
         fn blocks_are_found_as_by_adding_up_their_lengths(
             blocks in proptest::collection::vec(
-                (0u8..3, prop_oneof![Just(100u64), 1u64..300], 1u64..300, prop_oneof![4 => Just(0), 1 => 1u64..999]), 1..200)
+                (0u8..4, prop_oneof![Just(100u64), 1u64..300], 1u64..300, prop_oneof![4 => Just(0), 1 => 1u64..999]), 1..200)
         ) {
             let blocks: Vec<_> =
                 blocks.into_iter().map(|(c, len, stored, gap)| (c, len, stored.min(len) + 4, gap)).collect();
@@ -446,7 +473,7 @@ mod tests {
             let (mut offset, mut pos, mut spaces) = (5000, 1000, Vec::new());
             for (i, &(codec, len, stored_len, gap)) in blocks.iter().enumerate() {
                 let expected =
-                    Block { number: 77 + i as u64, offset, len, pos, stored_len, codec };
+                    Block { number: 77 + i as u64, offset, len, pos, stored_len, coded: coded(codec) };
                 prop_assert_eq!(table.block(i), expected);
                 for at in [offset, offset + len / 2, offset + len - 1] {
                     prop_assert_eq!(table.find(at), expected);
@@ -466,7 +493,7 @@ mod tests {
     #[test]
     fn a_table_whose_blocks_start_before_the_file_or_end_behind_it_is_refused() {
         let mut builder = TableBuilder::default();
-        builder.push(0, 96, 100);
+        builder.push(coded(0), 96, 100);
         for (pos, back) in [(100, 99), (99, 100), (50, 100)] {
             let mut out = Vec::new();
             builder.put(&mut out, pos, back, (0, 0));
@@ -478,7 +505,7 @@ mod tests {
     fn the_index_of_a_full_chapter_costs_no_more_than_two_and_a_tenth_bits_beyond_the_entropy() {
         for mean in [4096u64, 5000, 6000, 8000] {
             let mut builder = TableBuilder::default();
-            (0..4096).for_each(|i| builder.push(3, 16384, mean - 50 + i * 7 % 101));
+            (0..4096).for_each(|i| builder.push(coded(3), 16384, mean - 50 + i * 7 % 101));
             let (mut out, far) = (Vec::new(), 1u64 << 40);
             builder.put(&mut out, far, builder.stored_len(), (far, far >> 14));
             // Beside it: the section's own checksum.

@@ -15,7 +15,7 @@
 //! | 0 | 8 | magic | `8F 66 69 63 68 65 0D 0A` |
 //! | 8 | 2 | major | version 1; a reader refuses another |
 //! | 10 | 2 | minor | 0; larger where something was added that may be ignored |
-//! | 12 | 1 | kind | what the file holds: 1 archive |
+//! | 12 | 1 | kind | what the file holds: 1 archive, 2 dictionary |
 //! | 13 | 3 | reserved | zero |
 //! | 16 | 4 | checksum | CRC-32C of bytes 0 to 15 |
 //! | 20 | 8 | guard | while the file is being appended to: its length before that; else 0 |
@@ -47,14 +47,15 @@
 //!
 //! | kind | section |
 //! |---|---|
-//! | 1 | dictionary (none is written yet) |
-//! | 2 | model (none is written yet) |
+//! | 1 | dictionary |
+//! | 2 | model |
 //! | 3 | chapter table |
 //! | 4 | record page |
 //! | 5 | begun record |
 //! | 6 | node |
 //! | 7 | name page |
 //! | 8 | footer |
+//! | 9 | dictionary piece |
 //!
 //! # Trailer
 //!
@@ -92,6 +93,8 @@ pub(crate) const MARKER: [u8; 4] = [0x9E, 0xF1, 0xC4, 0xE5];
 const COMPRESSED: u8 = 1;
 /// No compressed section decodes to more: what a hostile one can cost.
 const MAX_DECODED: u64 = 1 << 26;
+/// High enough that names pack well, low enough that millions of them go by fast.
+const LEVEL: i32 = 6;
 /// Of a section without its payload: the most that it can take.
 const MAX_OVERHEAD: usize = 6 + 4 * 10 + 4;
 
@@ -102,23 +105,31 @@ const MAX_OVERHEAD: usize = 6 + 4 * 10 + 4;
 pub enum Container {
     /// Compressed blocks and an index of records.
     Archive = 1,
+    /// A dictionary for archives.
+    Dictionary = 2,
 }
 
 /// What a section holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
+    Dictionary = 1,
+    Model = 2,
     ChapterTable = 3,
     RecordPage = 4,
     BegunRecord = 5,
     Node = 6,
     NamePage = 7,
     Footer = 8,
+    DictionaryPiece = 9,
 }
 
 impl Kind {
     fn what(self) -> &'static str {
         match self {
+            Kind::Dictionary => "dictionary",
+            Kind::DictionaryPiece => "dictionary piece",
+            Kind::Model => "model",
             Kind::ChapterTable => "chapter table",
             Kind::RecordPage => "record page",
             Kind::BegunRecord => "begun record",
@@ -177,7 +188,19 @@ impl Section {
         scratch: Option<&mut Scratch>,
     ) {
         debug_assert!(scratch.is_none() || payload.len() as u64 <= MAX_DECODED);
-        let packed = scratch.and_then(|scratch| pack_section(payload, scratch));
+        let packed = scratch.and_then(|scratch| pack_section(payload, LEVEL, scratch));
+        Section::put_packed(out, pos, kind, (offset, number), payload, packed);
+    }
+
+    /// Appends a section whose payload was compressed already, if it is.
+    pub fn put_packed(
+        out: &mut Vec<u8>,
+        pos: u64,
+        kind: Kind,
+        (offset, number): (u64, u64),
+        payload: &[u8],
+        packed: Option<Vec<u8>>,
+    ) {
         let (flags, stored) = match &packed {
             Some(packed) => (COMPRESSED, Cow::Borrowed(packed.as_slice())),
             None => (0, Cow::Borrowed(payload)),
@@ -222,6 +245,17 @@ impl Section {
         };
         let at = SectionRef { pos, len: covered.len() as u64 + 4 };
         Ok(Section { kind, offset, number, payload, at })
+    }
+
+    /// The bytes of a section that lies at `at`, made ready to lie at `pos`.
+    pub fn moved(source: &dyn ReadAt, at: SectionRef, kind: Kind, pos: u64) -> Result<Vec<u8>> {
+        Section::load(source, at, kind)?;
+        let mut bytes = vec![0; at.len as usize];
+        source.read_at(at.pos, &mut bytes)?;
+        bytes.truncate(bytes.len() - 4);
+        let checksum = crc32c_of(&[&pos.to_le_bytes(), &bytes]);
+        bytes.put_u32(checksum);
+        Ok(bytes)
     }
 
     /// Reads a section that must be of this kind and exactly this long.

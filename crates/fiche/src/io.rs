@@ -58,6 +58,45 @@ pub trait Resolve: Send + Sync {
     fn open(&self, name: &str, digest: &Digest) -> Result<Arc<dyn ReadAt>>;
 }
 
+/// The files of a folder, by their names in it.
+///
+/// ```
+/// use std::sync::Arc;
+/// use fiche::InFolder;
+/// use fiche::archive::OpenOptions;
+///
+/// // Dictionary files beside the archive are found by their names.
+/// let options = OpenOptions::default().resolve(Arc::new(InFolder::new("/srv/archives")));
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug)]
+pub struct InFolder {
+    folder: std::path::PathBuf,
+}
+
+impl InFolder {
+    /// Those of this folder.
+    pub fn new(folder: impl Into<std::path::PathBuf>) -> InFolder {
+        InFolder { folder: folder.into() }
+    }
+}
+
+impl Resolve for InFolder {
+    /// The file of this name. What it holds is for the caller to check; a name that leads out
+    /// of the folder is missing.
+    fn open(&self, name: &str, digest: &Digest) -> Result<Arc<dyn ReadAt>> {
+        let missing = || Error::Missing { what: "dictionary", digest: *digest };
+        if name.contains('/') || name == ".." || name.contains('\0') {
+            return Err(missing());
+        }
+        match FileSource::open(self.folder.join(name)) {
+            Ok(source) => Ok(Arc::new(source)),
+            Err(Error::Io(error)) if error.kind() == io::ErrorKind::NotFound => Err(missing()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 /// The range as asked, if it lies within `len` bytes.
 pub(crate) fn within(offset: u64, wanted: usize, len: u64) -> Result<Range<u64>> {
     match offset.checked_add(wanted as u64) {

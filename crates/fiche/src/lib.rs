@@ -30,7 +30,8 @@
 //! # Ok::<(), fiche::Error>(())
 //! ```
 //!
-//! Where to look: [`archive`] to pack and read, [`codec`] for one block alone.
+//! Where to look: [`archive`] to pack and read, [`codec`] for one block alone, [`rlz`] for blocks that
+//! share a dictionary.
 //! [`Error`] says what can go wrong, [`mod@format`] what the bytes of a file mean.
 
 pub mod archive;
@@ -44,12 +45,13 @@ mod io;
 mod pages;
 mod parallel;
 mod records;
+pub mod rlz;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod wire;
 
 pub use error::{Error, Place, Result};
-pub use io::{Cursor, FileSource, ReadAt, Resolve, Span};
+pub use io::{Cursor, FileSource, InFolder, ReadAt, Resolve, Span};
 pub use pages::{Dst, Src};
 pub use wire::Digest;
 

@@ -33,6 +33,12 @@ impl Digest {
     pub fn of(bytes: &[u8]) -> Digest {
         Digest(*blake3::hash(bytes).as_bytes())
     }
+
+    /// Sixteen bits of it, which the checksums of blocks are mixed with.
+    pub(crate) fn tag(&self) -> u16 {
+        let [a, b, ..] = self.0;
+        u16::from_le_bytes([a, b])
+    }
 }
 
 impl fmt::Display for Digest {
@@ -56,15 +62,14 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
 /// in a block or not, from passing for a block.
 const BLOCK: u32 = 0x6669_6300;
 
-/// The checksum behind a block's stored bytes.
-pub(crate) fn block_checksum(stored: &[u8], codec: u8) -> [u8; 4] {
-    crc32c(stored).wrapping_add(BLOCK).wrapping_add(u32::from(codec)).to_le_bytes()
+/// The checksum behind a block's stored bytes; `mark` says how they are coded, in 24 bits.
+pub(crate) fn block_checksum(stored: &[u8], mark: u32) -> [u8; 4] {
+    crc32c(stored).wrapping_add(BLOCK).wrapping_add(mark).to_le_bytes()
 }
 
-/// The number of the codec if this is the checksum of a block whose stored bytes have this CRC-32C.
-pub(crate) fn codec_of(checksum: [u8; 4], crc: u32) -> Option<u8> {
-    let number = u32::from_le_bytes(checksum).wrapping_sub(crc).wrapping_sub(BLOCK);
-    u8::try_from(number).ok()
+/// The mark, if this is the checksum of a block whose stored bytes have this CRC-32C.
+pub(crate) fn mark_of(checksum: [u8; 4], crc: u32) -> u32 {
+    u32::from_le_bytes(checksum).wrapping_sub(crc).wrapping_sub(BLOCK)
 }
 
 /// CRC-32C of several pieces, as if they were joined.
@@ -153,6 +158,24 @@ const fn times(a: u64, mut b: u64) -> u64 {
     product
 }
 
+/// The eight bytes at `at`, the first the lowest. Panics where there are fewer.
+#[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "as documented; callers see to it")]
+pub(crate) fn load_u64(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+/// The four bytes at `at`, the first the lowest. Panics where there are fewer.
+#[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "as documented; callers see to it")]
+pub(crate) fn load_u32(bytes: &[u8], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(word)
+}
+
 /// Appends integers to bytes.
 pub(crate) trait Put {
     fn put(&mut self, bytes: &[u8]);
@@ -215,6 +238,10 @@ impl<'a> Take<'a> {
 
     pub fn remaining(&self) -> usize {
         self.rest.len()
+    }
+
+    pub fn digest(&mut self) -> Result<Digest> {
+        self.array().map(Digest)
     }
 
     pub fn bytes(&mut self, len: usize) -> Result<&'a [u8]> {

@@ -6,13 +6,20 @@ use std::sync::Arc;
 use fiche::ReadAt;
 use fiche::archive::{OpenOptions, Options, Reader, Writer};
 use fiche::codec::Codec;
+use fiche::rlz::{Coder, Coding, Dictionary};
 use fiche::testing::{Behind, Random};
 
 #[test]
 fn random_reads_allocate_nothing_in_the_steady_state() {
     let content = Random(1).text(4 << 20);
-    for codec in [Codec::Copy, Codec::Lz4, Codec::Deflate, Codec::Zstd] {
-        let mut writer = Writer::new(Vec::new(), Options::default().codec(codec)).unwrap();
+    let codecs = [Codec::Copy, Codec::Lz4, Codec::Deflate, Codec::Zstd];
+    let dictionary = Arc::new(Dictionary::new(content[..64 << 10].to_vec()).unwrap());
+    let coder = |coding| Coder::new(coding, dictionary.clone()).unwrap().probe(&content[..9_000]);
+    let with_coders = Coding::ALL
+        .map(|coding| (coding.name(), Options::default().coder(Arc::new(coder(coding)))));
+    let plain = codecs.map(|codec| (codec.name(), Options::default().codec(codec)));
+    for (name, options) in plain.into_iter().chain(with_coders) {
+        let mut writer = Writer::new(Vec::new(), options).unwrap();
         writer.write_all(&content).unwrap();
         let file = writer.finish().unwrap();
         // Without a cache, with one that always evicts, and with one that holds all.
@@ -30,7 +37,7 @@ fn random_reads_allocate_nothing_in_the_steady_state() {
             };
             read(2_000);
             let counted = allocation_counter::measure(|| read(500));
-            assert_eq!(counted.count_total, 0, "{codec}, cache of {cache}");
+            assert_eq!(counted.count_total, 0, "{name}, cache of {cache}");
         }
     }
 }

@@ -3,13 +3,20 @@
 use std::path::Path;
 
 /// The files that define bytes, in the order of the document.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 14] = [
     "wire.rs",
     "envelope.rs",
     "archive/format.rs",
     "blocks.rs",
     "elias_fano.rs",
     "codec/mod.rs",
+    "rlz/store.rs",
+    "archive/shared.rs",
+    "rlz/coder/mod.rs",
+    "rlz/coder/plain.rs",
+    "rlz/coder/streams.rs",
+    "rlz/coder/zlib_primed.rs",
+    "rlz/coder/zstd_dict.rs",
     "records/mod.rs",
 ];
 

@@ -1,11 +1,12 @@
 //! Any content, options and reads against a plain `Vec<u8>`.
 
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fiche::ReadAt;
 use fiche::archive::{Entry, Options, Reader, Writer, append, merge};
 use fiche::codec::Codec;
+use fiche::rlz::{Coder, Coding, Dictionary};
 use fiche::testing::Random;
 use proptest::prelude::*;
 
@@ -33,8 +34,27 @@ fn options() -> impl Strategy<Value = Options> {
         1 => Just(Codec::Deflate), 1 => Just(Codec::Bzip2), 1 => Just(Codec::Lzma),
     ];
     let block = prop_oneof![Just(1usize << 10), Just(4 << 10), 1024usize..20_000];
-    (codec, block, any::<bool>(), 1usize..4).prop_map(|(codec, block, align, threads)| {
-        Options::default().codec(codec).block_len(block).align_records(align).threads(threads)
+    let method = prop_oneof![
+        2 => codec.prop_map(|codec| Options::default().codec(codec)),
+        1 => (0..coders().len()).prop_map(|i| Options::default().coder(coders()[i].clone())),
+    ];
+    (method, block, any::<bool>(), 1usize..4).prop_map(|(options, block, align, threads)| {
+        options.block_len(block).align_records(align).threads(threads)
+    })
+}
+
+/// Every coding, some with one dictionary and some with another.
+fn coders() -> &'static [Arc<Coder>] {
+    static CODERS: OnceLock<Vec<Arc<Coder>>> = OnceLock::new();
+    CODERS.get_or_init(|| {
+        let dictionary = |seed| Arc::new(Dictionary::new(Random(seed).text(30_000)).unwrap());
+        let dictionaries = [dictionary(1), dictionary(2)];
+        let coder = |(i, coding): (usize, Coding)| {
+            let coder = Coder::new(coding, dictionaries[i % 2].clone()).unwrap();
+            Arc::new(coder.probe(&Random(3).text(5000)).collection(50_000))
+        };
+        let codings = Coding::ALL.into_iter().filter(|coding| coding.is_compiled_in());
+        codings.enumerate().map(coder).collect()
     })
 }
 

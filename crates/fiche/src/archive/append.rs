@@ -90,7 +90,9 @@ pub fn append(
         footer.superseded.push(Superseded { at, checksum: checksum(at)? });
         file.seek(SeekFrom::Start(end))?;
         let out = Appending(BufWriter::with_capacity(1 << 20, file.try_clone()?));
-        let mut writer = Writer::resume(Sink::new(out, end, footer), options)?;
+        let mut sink = Sink::new(out, end, footer);
+        sink.digests = reader.inner().shared.digests();
+        let mut writer = Writer::resume(sink, options)?;
         writer.stand_on(reader.clone());
         add(&mut writer)?;
         // The trailer is what makes the new archive: all it leads to must be on

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use rustix::fs::SeekFrom as Seek;
@@ -14,7 +15,7 @@ use crate::archive::equal::{Seen, hash_zeros};
 use crate::archive::look::{attributes, extents};
 use crate::archive::writer::Writer;
 use crate::error::{Error, Result};
-use crate::io::into_io;
+use crate::io::{ReadAt, into_io, within};
 use crate::records::{Entry, Extents, Kind, Meta, Split};
 use crate::wire::Digest;
 
@@ -334,6 +335,20 @@ impl Folder {
         self.found.iter().filter(|f| f.is_file).map(|f| f.len).sum()
     }
 
+    /// The content of all files one after the other, in the order of their names: to
+    /// sample from, and no more. What cannot be read, or is not there any more, reads as zeros.
+    pub fn content(&mut self) -> Content<'_> {
+        let mut found = std::mem::take(&mut self.found);
+        found.sort_unstable_by(|a, b| self.name_of(a).cmp(self.name_of(b)));
+        self.found = found;
+        let mut end = 0;
+        let ends = self.found.iter().map(|file| {
+            end += if file.is_file { file.len } else { 0 };
+            end
+        });
+        Content { ends: ends.collect(), folder: self, open: Mutex::new(None) }
+    }
+
     /// Writes all of it, in the order of the names. `progress` is told bytes as they
     /// are read, and may stop it with an error. When adding to an archive, a
     /// folder that is in it already is passed over.
@@ -387,6 +402,44 @@ impl Folder {
         }
         run.finish(writer)?;
         Ok(run.packed)
+    }
+}
+
+/// What the files of a [`Folder`] hold, as one source.
+pub struct Content<'a> {
+    folder: &'a Folder,
+    /// Where each file ends.
+    ends: Vec<u64>,
+    /// The file that was read last.
+    open: Mutex<Option<(usize, File)>>,
+}
+
+impl ReadAt for Content<'_> {
+    fn len(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let range = within(offset, buf.len(), self.len())?;
+        buf.fill(0);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut at = range.start;
+        while at < range.end {
+            let file = self.ends.partition_point(|&end| end <= at);
+            let start = if file == 0 { 0 } else { self.ends[file - 1] };
+            let end = range.end.min(self.ends[file]);
+            if open.as_ref().is_none_or(|(number, _)| *number != file) {
+                let path = self.folder.path_of(&self.folder.found[file]);
+                *open = File::open(path).ok().map(|opened| (file, opened));
+            }
+            let part = &mut buf[(at - range.start) as usize..(end - range.start) as usize];
+            if let Some((_, file)) = open.as_ref() {
+                // What fails here will fail again when it is packed, and be reported then.
+                let _ = file.read_exact_at(part, at - start);
+            }
+            at = end;
+        }
+        Ok(())
     }
 }
 

@@ -12,7 +12,7 @@
 //! # Footer
 //!
 //! Section kind 8, offset and number 0, never compressed. A footer may continue one that
-//! was written before: then its three lists (chapters, trees, superseded) hold only what
+//! was written before: then its four lists (chapters, trees, superseded, others) hold only what
 //! comes behind those of that one, which may itself continue another. The trailer leads
 //! to the last. Numbers that tell of the whole archive do so in each footer, for the
 //! archive as it was then. A writer continues a footer only if that added at least as many
@@ -34,7 +34,7 @@
 //! | | | for each: tree; 1 byte: how its names are found, 0 there are none, 1 they increase, 2 by a tree of name pages, which then follows; its names are numbered from 0 |
 //! | varint | superseded | how many ranges of the file mean nothing any more |
 //! | | | for each, in the order of positions: varint: position; varint: length; 4 bytes: CRC-32C of these bytes, for whoever verifies the whole file |
-//! | varint | others | how many other sections follow (none is written yet) |
+//! | varint | others | how many other sections follow: dictionaries and models, in the order of their positions |
 //! | | | for each: 1 byte: kind; varint: position; varint: length. A reader refuses kinds below 128 that it does not know |
 //! | varint | parts | how many other files hold blocks: 0; a reader refuses others |
 //! | varint | notes | how many follow; for people, ignored by readers |
@@ -54,7 +54,7 @@
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use crate::blocks::MAX_BLOCKS;
+use crate::blocks::{MAX_BLOCKS, MAX_SHARED};
 use crate::envelope::{HEADER_LEN, Kind, Section, SectionRef};
 use crate::error::{Error, Result};
 use crate::io::ReadAt;
@@ -90,17 +90,25 @@ pub(crate) struct Link {
     ends: Ends,
 }
 
-/// Lengths of the three lists.
+/// A dictionary or a model: what blocks share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SharedRef {
+    pub kind: u8,
+    pub at: SectionRef,
+}
+
+/// Lengths of the four lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ends {
     chapters: usize,
     trees: usize,
     superseded: usize,
+    shared: usize,
 }
 
 impl Ends {
     fn sum(&self) -> usize {
-        self.chapters + self.trees + self.superseded
+        self.chapters + self.trees + self.superseded + self.shared
     }
 }
 
@@ -119,10 +127,20 @@ pub(crate) struct Footer {
     pub chapters: Vec<ChapterRef>,
     pub trees: Vec<RecordTree>,
     pub superseded: Vec<Superseded>,
+    pub shared: Vec<SharedRef>,
     pub notes: Vec<(String, String)>,
 }
 
 impl Footer {
+    fn ends(&self) -> Ends {
+        Ends {
+            chapters: self.chapters.len(),
+            trees: self.trees.len(),
+            superseded: self.superseded.len(),
+            shared: self.shared.len(),
+        }
+    }
+
     /// Lengths of the lists without what footer `i` and later ones add.
     fn before(&self, i: usize) -> Ends {
         i.checked_sub(1).and_then(|i| self.links.get(i)).map_or(Ends::default(), |link| link.ends)
@@ -132,8 +150,7 @@ impl Footer {
     /// with what small footers before it added, which are superseded.
     pub fn put(&mut self, out: &mut Vec<u8>, pos: u64) -> SectionRef {
         while let Some(link) = self.links.last().copied() {
-            let all = self.chapters.len() + self.trees.len() + self.superseded.len();
-            let own = all - link.ends.sum();
+            let own = self.ends().sum() - link.ends.sum();
             if link.ends.sum() - self.before(self.links.len() - 1).sum() > own {
                 break;
             }
@@ -179,7 +196,11 @@ impl Footer {
             at.put(&mut payload);
             payload.put_u32(*checksum);
         }
-        payload.put_varint(0);
+        payload.put_varint((self.shared.len() - ends.shared) as u64);
+        for SharedRef { kind, at } in self.shared.iter().skip(ends.shared) {
+            payload.put_u8(*kind);
+            at.put(&mut payload);
+        }
         payload.put_varint(0);
         payload.put_varint(self.notes.len() as u64);
         for (key, value) in &self.notes {
@@ -274,10 +295,15 @@ impl Footer {
         }
         for _ in 0..take.count(limit(&take))? {
             let kind = take.u8()?;
-            SectionRef::take(&mut take)?;
-            if kind < 128 {
+            let at = SectionRef::take(&mut take)?;
+            let is_known = kind == Kind::Dictionary as u8 || kind == Kind::Model as u8;
+            if kind < 128 && !is_known {
                 return Err(Error::Unsupported { what: "kind of section", found: u64::from(kind) });
             }
+            if at.end() > section.at.pos || footer.shared.len() >= MAX_SHARED {
+                return Err(take.corrupt());
+            }
+            footer.shared.push(SharedRef { kind, at });
         }
         let parts = take.varint()?;
         if parts != 0 {
@@ -292,8 +318,7 @@ impl Footer {
         if (offset, first_block, record) != (footer.len, footer.blocks, footer.records) {
             return Err(take.corrupt());
         }
-        let (chapters, trees) = (footer.chapters.len(), footer.trees.len());
-        let ends = Ends { chapters, trees, superseded: footer.superseded.len() };
+        let ends = footer.ends();
         footer.links.push(Link { at: section.at, checksum: 0, ends });
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::archive::format::Footer;
 use crate::archive::reader::{Reader, verified};
 use crate::archive::writer::Sink;
-use crate::blocks::{Block, Table};
+use crate::blocks::{Block, Coded, Table};
 use crate::codec::Scratch;
 use crate::envelope::{Container, HEADER_LEN, Kind as SectionKind, Section, header};
 use crate::error::{Error, Place, Result};
@@ -85,6 +85,7 @@ fn copy<W: Write>(
     let inner = reader.inner();
     // What lies before the content and the records of this archive.
     let (offset, record) = (sink.footer.len, sink.footer.records);
+    let shared = inner.shared.copy_to(sink)?;
     let trees = inner.index.trees();
     let mut sorted_names: Vec<Vec<(Vec<u8>, u64)>> = vec![Vec::new(); trees.len()];
     let mut bytes = Vec::new();
@@ -92,7 +93,7 @@ fn copy<W: Write>(
         let table = inner.table(i)?;
         let mut block = 0;
         for (end, space) in table.spaces(chapter.table.pos) {
-            copy_blocks(reader, table, block..end, sink, &mut bytes, progress)?;
+            copy_blocks(reader, &shared, table, block..end, sink, &mut bytes, progress)?;
             block = end;
             let mut pos = space.start;
             while pos < space.end {
@@ -156,6 +157,7 @@ fn shift(mut entry: Entry, offset: u64, record: u64) -> Entry {
 
 fn copy_blocks<W: Write>(
     reader: &Reader,
+    shared: &[u32],
     table: &Table,
     blocks: Range<usize>,
     sink: &mut Sink<W>,
@@ -173,8 +175,16 @@ fn copy_blocks<W: Write>(
         bytes.resize((end - start) as usize, 0);
         reader.inner().source.read_at(start, bytes)?;
         for block in piece.drain(..) {
-            verified(&block, &bytes[(block.pos - start) as usize..(block.end() - start) as usize])?;
-            sink.chapter().push(block.codec, block.len, block.stored_len);
+            let stored = &bytes[(block.pos - start) as usize..(block.end() - start) as usize];
+            verified(&reader.inner().shared, &block, stored)?;
+            // Every block that is whole has its dictionary in the list, but not one stored raw.
+            let moved = |place: u32| shared.get(place as usize).copied();
+            let coded = Coded {
+                dictionary: block.coded.dictionary.and_then(moved),
+                model: block.coded.model.and_then(moved),
+                ..block.coded
+            };
+            sink.chapter().push(coded, block.len, block.stored_len);
         }
         sink.write(bytes)?;
         progress(end - start)?;

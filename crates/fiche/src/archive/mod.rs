@@ -39,13 +39,14 @@ mod rebuild;
 mod recover;
 
 mod restore;
+mod shared;
 mod stream;
 mod verify;
 mod writer;
 
 pub use append::{Appending, append};
 
-pub use folder::{Folder, Packed};
+pub use folder::{Content, Folder, Packed};
 pub use merge::merge;
 pub use reader::{Info, OpenOptions, Reader, Record};
 pub use recover::Recovered;

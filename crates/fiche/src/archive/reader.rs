@@ -1,34 +1,44 @@
 //! Reads any piece of an archive, from any thread.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::archive::format::{ChapterRef, Footer};
+use crate::archive::shared::{Known, Shared};
 use crate::archive::stream::Stream;
-use crate::blocks::{Block, CHECKSUM, Table};
+use crate::blocks::{Block, CHECKSUM, Coded, Table};
 use crate::cache::Cache;
 use crate::codec::{self, Codec};
 use crate::envelope::{
     self, Container, HEADER_LEN, Kind as SectionKind, Section, SectionRef, TRAILER_LEN,
 };
 use crate::error::{Error, Place, Result};
-use crate::io::{ReadAt, within};
+use crate::io::{ReadAt, Resolve, within};
 use crate::records::{Entry, Index, Kind};
-use crate::wire::block_checksum;
+use crate::rlz::{self, Coding, Dictionary};
+use crate::wire::{Digest, block_checksum};
 
 /// Stored bytes that neighbouring blocks are fetched in at once.
 const FETCH: u64 = 1 << 20;
 
 /// How an archive is read.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct OpenOptions {
     cache: u64,
+    known: Known,
+}
+
+impl fmt::Debug for OpenOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenOptions").field("cache", &self.cache).finish_non_exhaustive()
+    }
 }
 
 impl Default for OpenOptions {
     /// A cache of 64 MiB.
     fn default() -> OpenOptions {
-        OpenOptions { cache: 64 << 20 }
+        OpenOptions { cache: 64 << 20, known: Known::default() }
     }
 }
 
@@ -38,7 +48,26 @@ impl OpenOptions {
     /// a quarter of this is not kept.
     #[must_use]
     pub fn cache(self, bytes: u64) -> OpenOptions {
-        OpenOptions { cache: bytes }
+        OpenOptions { cache: bytes, ..self }
+    }
+
+    /// A dictionary at hand, which is taken wherever the archive needs one of its digest: in
+    /// place of a file beside it, or of one in the archive that is damaged. May be called often.
+    #[must_use]
+    pub fn dictionary(mut self, dictionary: Arc<Dictionary>) -> OpenOptions {
+        self.known.dictionaries.push(dictionary);
+        self
+    }
+
+    /// How the dictionary files are found that an archive names; without it, none is.
+    #[must_use]
+    pub fn resolve(mut self, resolve: Arc<dyn Resolve>) -> OpenOptions {
+        self.known.resolve = Some(resolve);
+        self
+    }
+
+    pub(super) fn known(&self) -> &Known {
+        &self.known
     }
 
     /// Opens an archive with these options.
@@ -89,6 +118,7 @@ pub(super) struct Inner {
     pub footer_at: SectionRef,
     pub footer: Footer,
     tables: Vec<OnceLock<Table>>,
+    pub shared: Shared,
     pub index: Index,
     /// Of a recovered archive: the record of which only the beginning is left, and where in the
     /// content what is left of it ends.
@@ -103,10 +133,17 @@ pub(super) struct Inner {
 /// nothing once it runs.
 #[derive(Default)]
 struct Scratch {
-    codec: codec::Scratch,
+    decode: Decoding,
     window: Window,
     /// A buffer for a block that is needed in part, ready to go into the cache.
     spare: Option<Arc<Vec<u8>>>,
+}
+
+/// What a thread keeps between the blocks that it decodes.
+#[derive(Default)]
+pub(super) struct Decoding {
+    codec: codec::Scratch,
+    rlz: rlz::coder::Scratch,
 }
 
 /// Stored bytes that were fetched: of one block, or of neighbours.
@@ -177,6 +214,7 @@ impl Reader {
     ) -> Reader {
         let tables = footer.chapters.iter().map(|_| OnceLock::new()).collect();
         let index = Index::new(source.clone(), footer.trees.clone());
+        let shared = Shared::new(source.clone(), &footer.shared, options.known.clone());
         let cache = Cache::new(options.cache);
         let scratch = Mutex::new(Vec::new());
         let inner = Inner {
@@ -185,6 +223,7 @@ impl Reader {
             footer_at,
             footer,
             tables,
+            shared,
             index,
             incomplete: None,
             cache,
@@ -387,15 +426,40 @@ impl Reader {
         info.index_bytes = info.index_bytes.saturating_sub(notes);
         info.superseded_bytes = info.stored_bytes - self.inner.end;
         info.superseded_bytes += footer.superseded.iter().map(|s| s.at.len).sum::<u64>();
+        (info.dictionary_bytes, info.model_bytes) = self.inner.shared.stored_bytes()?;
         // What is left are the nodes and name pages behind the chapters.
         let known = info.compressed_bytes
             + info.checksum_bytes
             + info.index_bytes
             + info.envelope_bytes
             + info.record_bytes
+            + info.dictionary_bytes
+            + info.model_bytes
             + info.superseded_bytes;
         info.record_bytes += info.stored_bytes.saturating_sub(known);
         Ok(info)
+    }
+
+    /// The dictionaries that blocks share: for each the digest, its length, and the name of the file
+    /// that it is in, if it is not in the archive.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when what is said of one is damaged, [`Error::Io`].
+    pub fn dictionaries(&self) -> Result<Vec<(Digest, u64, Option<String>)>> {
+        let all = self.inner.shared.descriptions()?;
+        Ok(all.map(|(_, d)| (d.digest, d.len, d.name.clone())).collect())
+    }
+
+    /// The dictionary of this digest, which is loaded if it was not yet: to append with it.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] when it is not there, and those of loading it.
+    pub fn dictionary(&self, digest: &Digest) -> Result<Arc<Dictionary>> {
+        let found = self.inner.shared.descriptions()?.find(|(_, d)| d.digest == *digest);
+        match found {
+            Some((place, _)) => self.inner.shared.dictionary(place).cloned(),
+            None => Err(Error::Missing { what: "dictionary", digest: *digest }),
+        }
     }
 
     /// A range of the content in order, decoded ahead by several threads; see [`Stream`].
@@ -442,7 +506,7 @@ impl Inner {
         Ok(self.table(self.chapter_at(offset))?.find(offset))
     }
 
-    /// Decodes a whole block into `buf`, which has its length.
+    /// Decodes the first bytes of a block, as many as `buf` has.
     fn decode(
         &self,
         block: &Block,
@@ -450,29 +514,51 @@ impl Inner {
         buf: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let Scratch { window, codec, .. } = scratch;
-        let stored = window.stored(&*self.source, block, until)?;
-        decode_block(block, stored, buf, codec)
+        self.decode_piece(block, 0, until, buf, scratch)
     }
 
-    /// A block of which only a part is needed: from the cache, or decoded and
-    /// put there. `with` gets its bytes.
+    /// Decodes the bytes of a block from `start` on, as many as `buf` has.
+    fn decode_piece(
+        &self,
+        block: &Block,
+        start: usize,
+        until: u64,
+        buf: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let Scratch { window, decode, .. } = scratch;
+        let stored = window.stored(&*self.source, block, until)?;
+        decode_block(&self.shared, block, stored, start, buf, decode)
+    }
+
+    /// The bytes of a block up to `end` at least: from the cache, or decoded and put there.
+    /// `with` gets them. With `stop`, what is not needed is not decoded where
+    /// that saves something; but a block that is looked at again is decoded whole.
     fn with_block<T>(
         &self,
         block: &Block,
+        (end, stop): (usize, bool),
         until: u64,
         scratch: &mut Scratch,
         with: impl FnOnce(&[u8]) -> T,
     ) -> Result<T> {
-        if let Some(bytes) = self.cache.get(block.number) {
-            return Ok(with(&bytes));
+        let cached = self.cache.get(block.number);
+        if let Some(bytes) = cached.as_ref().filter(|bytes| bytes.as_slice().len() >= end) {
+            return Ok(with(bytes));
         }
+        let len = match stop && cached.is_none() {
+            true => reach(block, end),
+            false => block.len as usize,
+        };
         let mut bytes = scratch.spare.take().unwrap_or_default();
         if Arc::get_mut(&mut bytes).is_none() {
             bytes = Arc::default();
         }
         if let Some(buf) = Arc::get_mut(&mut bytes) {
-            buf.resize(block.len as usize, 0);
+            // Room for all of it: buffers are used again for other blocks.
+            buf.truncate(len);
+            buf.reserve(block.len as usize - buf.len());
+            buf.resize(len, 0);
             if let Err(error) = self.decode(block, until, buf, scratch) {
                 scratch.spare = Some(bytes);
                 return Err(error);
@@ -511,14 +597,22 @@ impl Inner {
                 buf = later;
                 if now.len() as u64 == block.len {
                     match self.cache.get(block.number) {
-                        Some(bytes) => now.copy_from_slice(&bytes),
-                        None => self.decode(&block, until, now, scratch)?,
+                        Some(bytes) if bytes.as_slice().len() == now.len() => {
+                            now.copy_from_slice(&bytes)
+                        }
+                        _ => self.decode(&block, until, now, scratch)?,
                     }
                 } else {
                     let start = (offset - block.offset) as usize;
-                    self.with_block(&block, until, scratch, |bytes| {
-                        now.copy_from_slice(&bytes[start..start + now.len()]);
-                    })?;
+                    if has_point_reads(&block) {
+                        self.decode_piece(&block, start, until, now, scratch)?;
+                    } else {
+                        // Who begins where a block does will want what follows, too.
+                        let (end, stop) = (start + now.len(), offset != range.start || start > 0);
+                        self.with_block(&block, (end, stop), until, scratch, |bytes| {
+                            now.copy_from_slice(&bytes[start..end]);
+                        })?;
+                    }
                 }
                 offset = end;
                 if offset >= chapter_end {
@@ -542,34 +636,95 @@ pub(super) fn load_table(source: &dyn ReadAt, chapter: &ChapterRef) -> Result<Ta
 }
 
 /// The stored bytes of a block without their checksum, once it is verified.
-pub(super) fn verified<'a>(block: &Block, stored: &'a [u8]) -> Result<&'a [u8]> {
+pub(super) fn verified<'a>(shared: &Shared, block: &Block, stored: &'a [u8]) -> Result<&'a [u8]> {
     let corrupt = || Error::Corrupt { what: "stored block", at: place(block) };
     let (stored, checksum) = stored.split_last_chunk::<CHECKSUM>().ok_or_else(corrupt)?;
-    let codec = if stored.len() as u64 == block.len { Codec::Copy as u8 } else { block.codec };
-    let right = block_checksum(stored, codec) == *checksum;
-    if right { Ok(stored) } else { Err(corrupt()) }
+    let is_raw = stored.len() as u64 == block.len;
+    let mark = if is_raw { 0 } else { shared.mark(block.coded)? };
+    if block_checksum(stored, mark) == *checksum { Ok(stored) } else { Err(corrupt()) }
 }
 
-/// Decodes and verifies the stored bytes of a block. In this order: decoding waits less for
-/// memory than a checksum does, and leaves the bytes in the cache. Decoders take anything.
+/// Decodes the bytes of a block from `start` on as far as `buf` goes, and verifies all that is
+/// stored of it. In this order: decoding waits less for memory than a checksum does, and leaves
+/// the bytes in the cache. Decoders take anything.
 pub(super) fn decode_block(
+    shared: &Shared,
     block: &Block,
     stored: &[u8],
+    start: usize,
     buf: &mut [u8],
-    scratch: &mut codec::Scratch,
+    scratch: &mut Decoding,
 ) -> Result<()> {
     let bytes = &stored[..stored.len().saturating_sub(CHECKSUM)];
-    let decoded = if bytes.len() == buf.len() {
-        buf.copy_from_slice(bytes);
+    let len = block.len as usize;
+    let decoded = if bytes.len() == len {
+        buf.copy_from_slice(&bytes[start..start + buf.len()]);
         Ok(())
     } else {
-        let found = u64::from(block.codec);
-        let unknown = Error::Unsupported { what: "codec", found };
-        let codec = Codec::from_number(block.codec).ok_or(unknown);
-        codec.and_then(|codec| codec.decompress(bytes.into(), buf.into(), scratch))
+        decode_bytes(shared, block, bytes, start, buf, scratch)
     };
-    verified(block, stored)?;
+    verified(shared, block, stored)?;
     decoded.map_err(|e| e.at(place(block)))
+}
+
+fn decode_bytes(
+    shared: &Shared,
+    block: &Block,
+    bytes: &[u8],
+    start: usize,
+    buf: &mut [u8],
+    scratch: &mut Decoding,
+) -> Result<()> {
+    let (number, len) = (block.coded.number, block.len as usize);
+    if let Some(coding) = Coding::from_number(number) {
+        let shared = shared.of(block.coded)?;
+        let done = rlz::coder::decode(coding, shared, bytes, len, start, buf, &mut scratch.rlz)?;
+        return done.ok_or(Error::Corrupt { what: "stored block", at: place(block) });
+    }
+    let found = u64::from(number);
+    let codec = Codec::from_number(number).ok_or(Error::Unsupported { what: "codec", found })?;
+    if start == 0 {
+        return codec.decompress_front(bytes.into(), len, buf.into(), &mut scratch.codec);
+    }
+    let mut room = vec![0; start + buf.len()];
+    let front = room.as_mut_slice().into();
+    codec.decompress_front(bytes.into(), len, front, &mut scratch.codec)?;
+    buf.copy_from_slice(&room[start..]);
+    Ok(())
+}
+
+/// True where a piece of a block that is coded so costs no more than what it is made of.
+fn has_point_reads(block: &Block) -> bool {
+    Coding::from_number(block.coded.number).is_some_and(Coding::has_point_reads)
+}
+
+/// How much of a block to decode for a read that ends at `end` of it.
+fn reach(block: &Block, end: usize) -> usize {
+    let (number, len) = (block.coded.number, block.len as usize);
+    let stops = match (Coding::from_number(number), Codec::from_number(number)) {
+        (Some(coding), _) => coding.stops_early(end, len),
+        (_, Some(codec)) => codec.stops_early(end, len),
+        _ => false,
+    };
+    if stops { end } else { len }
+}
+
+/// Decodes a block whose length is not known into the front of `room`; how long it is.
+pub(super) fn decode_within(
+    shared: &Shared,
+    coded: Coded,
+    bytes: &[u8],
+    room: &mut [u8],
+    scratch: &mut Decoding,
+) -> Result<Option<usize>> {
+    let found = u64::from(coded.number);
+    if let Some(coding) = Coding::from_number(coded.number) {
+        let shared = shared.of(coded)?;
+        return rlz::coder::decode_within(coding, shared, bytes, room, &mut scratch.rlz);
+    }
+    let unknown = Error::Unsupported { what: "codec", found };
+    let codec = Codec::from_number(coded.number).ok_or(unknown)?;
+    codec.decompress_within(bytes.into(), room.into(), &mut scratch.codec)
 }
 
 impl ReadAt for Reader {
@@ -696,7 +851,19 @@ impl Reader {
                 return self.inner.decode(block, until, &mut buf[in_read], scratch);
             }
         }
-        self.inner.with_block(block, until, scratch, |bytes| {
+        let needed = |&i: &usize| part(reads[i].0, reads[i].1.len()).1;
+        let sum: usize = active.iter().map(|i| needed(i).len()).sum();
+        if has_point_reads(block) && (sum as u64) < block.len {
+            for &i in active {
+                let (start, buf) = &mut reads[i];
+                let (in_read, in_block) = part(*start, buf.len());
+                let buf = &mut buf[in_read];
+                self.inner.decode_piece(block, in_block.start, until, buf, scratch)?;
+            }
+            return Ok(());
+        }
+        let end = active.iter().map(|i| needed(i).end).max().unwrap_or(0);
+        self.inner.with_block(block, (end, true), until, scratch, |bytes| {
             for &i in active {
                 let (start, buf) = &mut reads[i];
                 let (in_read, in_block) = part(*start, buf.len());
@@ -790,6 +957,10 @@ pub struct Info {
     pub logical_bytes: u64,
     /// Stored bytes of all blocks.
     pub compressed_bytes: u64,
+    /// Dictionaries in the file and what is said of them, with checksums.
+    pub dictionary_bytes: u64,
+    /// Models, with checksums.
+    pub model_bytes: u64,
     /// Chapter tables and footers, without checksums and notes: what leads to a block.
     pub index_bytes: u64,
     /// Header, trailer and the footer's notes, without checksums.

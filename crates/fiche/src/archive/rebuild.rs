@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use crate::archive::reader::{Decoding, decode_within};
 use crate::archive::recover::read_sectors;
-use crate::blocks::{CHECKSUM, MAX_BLOCK, MAX_BLOCKS, Table, TableBuilder};
-use crate::codec::{Codec, Scratch};
+use crate::archive::shared::Shared;
+use crate::blocks::{CHECKSUM, Coded, MAX_BLOCK, MAX_BLOCKS, Table, TableBuilder};
+use crate::codec::Codec;
 use crate::envelope::{MARKER, Section, TRAILER_LEN, is_trailer};
 use crate::error::Result;
 use crate::io::ReadAt;
-use crate::wire::{Crc32c, codec_of};
+use crate::wire::{Crc32c, mark_of};
 
 /// Reads at once, and from where a search for the end of a block starts.
 const STEP: usize = 1 << 20;
@@ -21,9 +23,12 @@ const USUAL: usize = 1 << 20;
 /// Goes through a file whose index is damaged and finds blocks one behind the other.
 pub(super) struct Rebuilder {
     source: Arc<dyn ReadAt>,
+    shared: Shared,
+    /// Ways to code a block, with their marks.
+    marks: Vec<(u32, Coded)>,
     window: Vec<u8>,
     pos: u64,
-    scratch: Scratch,
+    scratch: Decoding,
     room: Vec<u8>,
     /// Decoded length of the last block that was found.
     last: Option<usize>,
@@ -32,18 +37,21 @@ pub(super) struct Rebuilder {
     patience: u64,
 }
 
-/// A block that was found: its codec, and its decoded and stored length.
+/// A block that was found: how it is coded, and its decoded and stored length.
 struct Found {
-    codec: Codec,
+    coded: Coded,
     len: usize,
     stored_len: usize,
 }
 
 impl Rebuilder {
-    pub fn new(source: Arc<dyn ReadAt>) -> Rebuilder {
+    pub fn new(source: Arc<dyn ReadAt>, shared: Shared) -> Rebuilder {
         let patience = 16 * source.len() + (1 << 30);
+        let plain =
+            |codec: Codec| (codec as u32, Coded { number: codec as u8, ..Coded::default() });
+        let marks = Codec::ALL.into_iter().map(plain).chain(shared.marks()).collect();
         let (window, scratch, room) = Default::default();
-        Rebuilder { source, window, pos: 0, scratch, room, last: None, patience }
+        Rebuilder { source, shared, marks, window, pos: 0, scratch, room, last: None, patience }
     }
 
     /// The table of the chapter that starts at `pos` or behind the sections there, and has
@@ -60,7 +68,7 @@ impl Rebuilder {
         while (builder.blocks() as u64) < blocks.min(MAX_BLOCKS as u64)
             && let Some(found) = self.block(pos)?
         {
-            builder.push(found.codec as u8, found.len as u64, found.stored_len as u64);
+            builder.push(found.coded, found.len as u64, found.stored_len as u64);
             self.last = Some(found.len);
             pos += found.stored_len as u64;
             let next = self.behind_sections(pos)?;
@@ -118,29 +126,30 @@ impl Rebuilder {
                 (Some(found), last) => longest.min(STRETCH * last.unwrap_or(found.len)),
                 (None, _) => longest,
             };
-            let bytes = self.bytes(pos, looked.min(limit) + CHECKSUM)?;
+            self.bytes(pos, looked.min(limit) + CHECKSUM)?;
+            let bytes = &self.window[(pos - self.pos) as usize..];
+            let bytes = &bytes[..bytes.len().min(looked.min(limit) + CHECKSUM)];
             let mut hit = None;
             while n < limit && n + CHECKSUM < bytes.len() && hit.is_none() {
                 crc.push(bytes[n]);
                 n += 1;
                 let Some(sum) = bytes[n..].first_chunk::<CHECKSUM>() else { break };
-                hit = codec_of(*sum, crc.get()).and_then(Codec::from_number);
+                let mark = mark_of(*sum, crc.get());
+                if mark < 1 << 24 {
+                    hit = self.marks.iter().find(|way| way.0 == mark).map(|way| way.1);
+                }
             }
             match hit {
-                Some(Codec::Copy) if self.last.is_none_or(|last| last == n) => {
-                    return Ok(Some(Found {
-                        codec: Codec::Copy,
-                        len: n,
-                        stored_len: n + CHECKSUM,
-                    }));
-                }
-                Some(Codec::Copy) => {
-                    let found = Found { codec: Codec::Copy, len: n, stored_len: n + CHECKSUM };
+                Some(coded) if coded.number == Codec::Copy as u8 => {
+                    let found = Found { coded, len: n, stored_len: n + CHECKSUM };
+                    if self.last.is_none_or(|last| last == n) {
+                        return Ok(Some(found));
+                    }
                     doubtful.get_or_insert(found);
                 }
-                Some(codec) => {
-                    if let Some(len) = self.decoded_len(pos, n, codec)? {
-                        return Ok(Some(Found { codec, len, stored_len: n + CHECKSUM }));
+                Some(coded) => {
+                    if let Some(len) = self.decoded_len(pos, n, coded)? {
+                        return Ok(Some(Found { coded, len, stored_len: n + CHECKSUM }));
                     }
                     // Ends can be made up by the million, each of which has to be decoded.
                     if self.patience == 0 {
@@ -161,8 +170,8 @@ impl Rebuilder {
         }
     }
 
-    /// What the `n` bytes at `pos` decode to, if they are a block of this codec.
-    fn decoded_len(&mut self, pos: u64, n: usize, codec: Codec) -> Result<Option<usize>> {
+    /// What the `n` bytes at `pos` decode to, if they are a block that is coded so.
+    fn decoded_len(&mut self, pos: u64, n: usize, coded: Coded) -> Result<Option<usize>> {
         let rooms = [self.last.unwrap_or(USUAL), USUAL, MAX_BLOCK as usize];
         self.bytes(pos, n)?;
         let start = (pos - self.pos) as usize;
@@ -171,7 +180,7 @@ impl Rebuilder {
                 self.room.resize(room, 0);
             }
             let (stored, dst) = (&self.window[start..start + n], &mut self.room[..room]);
-            let done = codec.decompress_within(stored.into(), dst.into(), &mut self.scratch);
+            let done = decode_within(&self.shared, coded, stored, dst, &mut self.scratch);
             if let Ok(Some(len)) = done
                 && len > n
             {

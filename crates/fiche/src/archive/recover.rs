@@ -1,12 +1,14 @@
 //! Opens what is left of an archive that was cut or damaged.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::archive::format::{ChapterRef, Footer};
+use crate::archive::format::{ChapterRef, Footer, SharedRef};
 use crate::archive::reader::{OpenOptions, Reader, load_table};
 use crate::archive::rebuild::Rebuilder;
-use crate::blocks::Table;
+use crate::archive::shared::Shared;
+use crate::blocks::{MAX_SHARED, Table};
 use crate::envelope::{
     self, Container, HEADER_LEN, Kind as SectionKind, MARKER, Section, SectionRef,
 };
@@ -60,7 +62,17 @@ impl Reader {
     /// [`Error::Unsupported`]: crate::Error::Unsupported
     /// [`Error::Io`]: crate::Error::Io
     pub fn recover(source: Arc<dyn ReadAt>) -> Result<(Reader, Recovered)> {
-        let opened = Reader::open(source.clone());
+        OpenOptions::default().recover(source)
+    }
+}
+
+impl OpenOptions {
+    /// As [`Reader::recover`], with these options.
+    ///
+    /// # Errors
+    /// Those of [`Reader::recover`].
+    pub fn recover(&self, source: Arc<dyn ReadAt>) -> Result<(Reader, Recovered)> {
+        let opened = self.open(source.clone());
         let index_is_whole = opened.as_ref().is_ok_and(index_is_whole);
         // Fails where the file is not ours, or of another version.
         envelope::read_header(&source, Container::Archive)?;
@@ -70,9 +82,9 @@ impl Reader {
         let found = if index_is_whole { Found::default() } else { search(&source)? };
         let mut footer = match &opened {
             Ok(reader) => reader.inner().footer.clone(),
-            Err(_) => footer_of(&found.tables),
+            Err(_) => footer_of(&found),
         };
-        chapters.load(&source, &mut footer, cut)?;
+        chapters.load(&source, &mut footer, cut, self)?;
         let (mut end, mut at) = (source.len(), SectionRef { pos: source.len(), len: 0 });
         let mut incomplete = None;
         if let (true, Ok(reader)) = (index_is_whole, &opened) {
@@ -92,7 +104,7 @@ impl Reader {
             recovered.incomplete = incomplete.map(|(number, _)| number).into_iter().collect();
         }
         recovered.rebuilt = chapters.lost_tables;
-        let reader = Reader::new(source, end, at, footer, &OpenOptions::default());
+        let reader = Reader::new(source, end, at, footer, self);
         let reader = reader.recovered(chapters.rebuilt, incomplete);
         recovered.lost = lost_chapters(&reader);
         Ok((reader, recovered))
@@ -111,8 +123,15 @@ impl Chapters {
     /// Finds the blocks of chapters whose tables do not load; with `cut`, of what lies
     /// behind the last one as well. Where not all of a chapter's blocks are found, the rest
     /// of it becomes a chapter that is lost.
-    fn load(&mut self, source: &Arc<dyn ReadAt>, footer: &mut Footer, cut: bool) -> Result<()> {
-        let mut rebuilder = Rebuilder::new(source.clone());
+    fn load(
+        &mut self,
+        source: &Arc<dyn ReadAt>,
+        footer: &mut Footer,
+        cut: bool,
+        options: &OpenOptions,
+    ) -> Result<()> {
+        let shared = Shared::new(source.clone(), &footer.shared, options.known().clone());
+        let mut rebuilder = Rebuilder::new(source.clone(), shared);
         let mut end = HEADER_LEN;
         let chapters = std::mem::take(&mut footer.chapters);
         let last = ChapterRef {
@@ -274,6 +293,8 @@ struct Found {
     /// Number of the first record and count of record pages, and begun records with their ends.
     pages: Vec<(u64, u64, SectionRef)>,
     begun: Vec<(u64, u64, SectionRef)>,
+    /// Dictionaries and models by their places in the list.
+    shared: BTreeMap<u64, SharedRef>,
 }
 
 /// The device's own error: a sector cannot be read.
@@ -347,6 +368,11 @@ impl Found {
             if let Ok(table) = Table::parse(section) {
                 self.tables.push((section.at, table));
             }
+        } else if [SectionKind::Dictionary as u8, SectionKind::Model as u8].contains(&section.kind)
+        {
+            if number < MAX_SHARED as u64 {
+                self.shared.insert(number, SharedRef { kind: section.kind, at: section.at });
+            }
         } else if section.kind == SectionKind::RecordPage as u8 {
             if let Ok(entries) = parse_page(section) {
                 self.pages.push((number, entries.len() as u64, section.at));
@@ -361,10 +387,15 @@ impl Found {
 
 /// A footer of the chapters whose tables were found. A table says how much came
 /// before it: where that does not fit, a chapter stands in for what is lost.
-fn footer_of(tables: &[(SectionRef, Table)]) -> Footer {
+fn footer_of(found: &Found) -> Footer {
     let mut footer = Footer::default();
+    // What is lost leaves its place to nothing: the places of others stay.
+    let nothing = SharedRef { kind: 0, at: SectionRef { pos: 0, len: 0 } };
+    let places = found.shared.keys().last().map_or(0, |last| last + 1);
+    let shared = |place: u64| found.shared.get(&place).copied().unwrap_or(nothing);
+    footer.shared = (0..places).map(shared).collect();
     let mut end = HEADER_LEN;
-    for (at, table) in tables {
+    for (at, table) in &found.tables {
         if table.offset < footer.len || table.first_block < footer.blocks {
             continue;
         }

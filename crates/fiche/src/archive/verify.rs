@@ -3,9 +3,8 @@
 use std::ops::Range;
 
 use crate::archive::format::Superseded;
-use crate::archive::reader::{Reader, decode_block};
+use crate::archive::reader::{Decoding, Reader, decode_block};
 use crate::blocks::Block;
-use crate::codec;
 use crate::envelope::{self, Container, HEADER_LEN, Section, TRAILER_LEN};
 use crate::error::{Error, Place, Result};
 use crate::io::ReadAt;
@@ -96,6 +95,10 @@ impl Reader {
         if inner.end < inner.source.len() {
             report.cut_off_append = Some(inner.end);
         }
+        inner.shared.sections(|section| match section {
+            Ok(at) => known.push(at.pos..at.end()),
+            Err(error) => report.damage.push(Damage { error, content: None }),
+        });
         self.verify_content(threads, progress, &mut known, &mut report)?;
         self.verify_index(&mut known, &mut report);
         for &Superseded { at, checksum } in &inner.footer.superseded {
@@ -212,7 +215,7 @@ impl Reader {
     fn check_piece(
         &self,
         piece: &Piece,
-        scratch: &mut codec::Scratch,
+        scratch: &mut Decoding,
         stored: &mut Vec<u8>,
         buf: &mut Vec<u8>,
     ) -> Checked {
@@ -220,11 +223,10 @@ impl Reader {
         for block in &piece.blocks {
             stored.resize(block.stored_len as usize, 0);
             buf.resize(block.len as usize, 0);
-            let result = self
-                .inner()
-                .source
-                .read_at(block.pos, stored)
-                .and_then(|()| decode_block(block, stored, buf, scratch));
+            let result =
+                self.inner().source.read_at(block.pos, stored).and_then(|()| {
+                    decode_block(&self.inner().shared, block, stored, 0, buf, scratch)
+                });
             match result {
                 Ok(()) => {
                     done.checksum = crc64_join(done.checksum, crc64(buf), block.len);

@@ -2,21 +2,30 @@
 //! all cores, and writes them in order.
 
 use std::io::{Read, Write};
+use std::sync::Arc;
 
-use crate::archive::format::{ChapterRef, Footer};
+use crate::archive::format::{ChapterRef, Footer, SharedRef};
 use crate::archive::reader::Reader;
-use crate::blocks::{CHAPTER_CONTENT, CHECKSUM, MAX_BLOCKS, TableBuilder};
+use crate::archive::shared::model_payload;
+use crate::blocks::{CHAPTER_CONTENT, CHECKSUM, Coded, MAX_BLOCKS, TableBuilder};
 use crate::codec::{Codec, Scratch};
-use crate::envelope::{Container, HEADER_LEN, Kind as SectionKind, header, trailer};
+use crate::envelope::{
+    Container, HEADER_LEN, Kind as SectionKind, Section, SectionRef, header, trailer,
+};
 use crate::error::{Error, Result};
 use crate::io::{from_io, into_io};
 use crate::parallel::{Pipeline, default_threads};
 use crate::records::{Child, Entry, Kind, NameWatch, Page, PageBuilder, RecordTree, build_tree};
-use crate::wire::{block_checksum, crc64, crc64_join};
+use crate::rlz::Coder;
+use crate::rlz::coder::{LANES, Packer};
+use crate::rlz::store::put_dictionary;
+use crate::wire::{Digest, block_checksum, crc64, crc64_join};
 
 /// Content goes to other threads in pieces of at least this size: handing over
 /// takes microseconds, which a small block should not pay alone.
 const BATCH: usize = 128 << 10;
+/// Where blocks are long, this bounds how many bytes of them are handed over together.
+const MAX_TOGETHER: usize = 4 << 20;
 /// Records that have ended are told at least every so much content, and so is one that has
 /// begun and goes on: with less, a file that is cut keeps the content but not the names.
 const TELL: u64 = 1 << 20;
@@ -39,22 +48,31 @@ const MAX_BLOCK: usize = 16 << 20;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    codec: Codec,
+    method: Method,
     level: Option<i32>,
     block_len: usize,
     align_records: bool,
     threads: usize,
+    dictionary_file: Option<String>,
+}
+
+/// What blocks are compressed with.
+#[derive(Clone, Debug)]
+enum Method {
+    Codec(Codec),
+    Coder(Arc<Coder>),
 }
 
 impl Default for Options {
     /// zstd at its default level, blocks of 16 KiB, all cores.
     fn default() -> Options {
         Options {
-            codec: Codec::Zstd,
+            method: Method::Codec(Codec::Zstd),
             level: None,
             block_len: 16 << 10,
             align_records: false,
             threads: default_threads(),
+            dictionary_file: None,
         }
     }
 }
@@ -63,7 +81,22 @@ impl Options {
     /// The codec of every block that shrinks.
     #[must_use]
     pub fn codec(self, codec: Codec) -> Options {
-        Options { codec, ..self }
+        Options { method: Method::Codec(codec), ..self }
+    }
+
+    /// A coding with its dictionary in place of a codec; its level is that of the coder.
+    /// The dictionary is written before the blocks, or its name if it is in a
+    /// file of its own.
+    #[must_use]
+    pub fn coder(self, coder: Arc<Coder>) -> Options {
+        Options { method: Method::Coder(coder), level: None, ..self }
+    }
+
+    /// The dictionary of the coder is in this dictionary file; readers look for it
+    /// under this name, beside the archive.
+    #[must_use]
+    pub fn dictionary_file(self, name: impl Into<String>) -> Options {
+        Options { dictionary_file: Some(name.into()), ..self }
     }
 
     /// The codec's level, one of [`Codec::levels`]; its default level otherwise.
@@ -94,18 +127,26 @@ impl Options {
     }
 
     fn the_level(&self) -> i32 {
-        self.level.unwrap_or(self.codec.default_level())
+        match &self.method {
+            Method::Codec(codec) => self.level.unwrap_or(codec.default_level()),
+            Method::Coder(coder) => coder.level(),
+        }
     }
 
     fn check(&self) -> Result<()> {
         if !(MIN_BLOCK..=MAX_BLOCK).contains(&self.block_len) {
             return Err(Error::invalid("a block is 1 KiB to 16 MiB long"));
         }
-        if !self.codec.levels().contains(&self.the_level()) {
+        let codec = match &self.method {
+            Method::Codec(codec) => codec,
+            Method::Coder(_) if self.level.is_none() => return Ok(()),
+            Method::Coder(_) => return Err(Error::invalid("the level is that of the coder")),
+        };
+        if !codec.levels().contains(&self.the_level()) {
             return Err(Error::invalid("this method has no such level"));
         }
         // Fails where the codec is not compiled in.
-        self.codec.compress(
+        codec.compress(
             self.the_level(),
             [0; 64].as_slice().into(),
             [0; 64].as_mut_slice().into(),
@@ -116,19 +157,27 @@ impl Options {
 
     fn notes(&self) -> Vec<(String, String)> {
         let note = |key: &str, value: String| (key.to_owned(), value);
-        vec![
+        let (method, dictionary) = match &self.method {
+            Method::Codec(codec) => (codec.name(), None),
+            Method::Coder(coder) => (coder.coding().name(), Some(coder.dictionary().digest())),
+        };
+        let mut notes = vec![
             note("writer", concat!("fiche ", env!("CARGO_PKG_VERSION")).to_owned()),
-            note("method", self.codec.name().to_owned()),
+            note("method", method.to_owned()),
             note("level", self.the_level().to_string()),
             note("block", self.block_len.to_string()),
             note("align", if self.align_records { "records" } else { "none" }.to_owned()),
-        ]
+        ];
+        notes.extend(dictionary.map(|digest| note("dictionary", digest.to_string())));
+        notes
     }
 }
 
 /// Some blocks on their way to a worker.
 #[derive(Default)]
 struct Batch {
+    /// Decoded bytes before it in the archive.
+    offset: u64,
     data: Vec<u8>,
     /// Where each block ends in `data`.
     ends: Vec<usize>,
@@ -145,55 +194,85 @@ struct Compressed {
     batch: Batch,
     /// Stored length of each, checksum included.
     stored_lens: Vec<usize>,
-    codec: Codec,
     content: u64,
     result: Result<()>,
 }
 
-/// Compresses the blocks of a batch; what a worker does.
-fn compress(mut batch: Batch, codec: Codec, level: i32, scratch: &mut Scratch) -> Compressed {
-    let blocks = batch.ends.len();
-    let mut done = Compressed {
-        stored_lens: Vec::with_capacity(blocks),
-        codec,
-        content: crc64(&batch.data),
-        result: Ok(()),
-        batch: Batch::default(),
-    };
-    let room = batch.data.len() + blocks * CHECKSUM;
-    if batch.stored.len() < room {
-        batch.stored.resize(room, 0);
-    }
-    let (mut start, mut filled) = (0, 0);
-    for &end in &batch.ends {
-        let block = &batch.data[start..end];
+/// What a thread compresses with.
+enum Worker {
+    Codec(Codec, i32, Box<Scratch>),
+    /// The mark of its blocks.
+    Coder(Box<Packer>, u32),
+}
+
+impl Worker {
+    /// Compresses the blocks of a batch.
+    fn run(&mut self, mut batch: Batch) -> Compressed {
+        let blocks = batch.ends.len();
+        let mut done = Compressed {
+            stored_lens: Vec::with_capacity(blocks),
+            content: crc64(&batch.data),
+            result: Ok(()),
+            batch: Batch::default(),
+        };
+        let room = batch.data.len() + blocks * CHECKSUM;
+        if batch.stored.len() < room {
+            batch.stored.resize(room, 0);
+        }
+        let Batch { data, ends, stored, offset, .. } = &mut batch;
+        let mut filled = 0;
         // A block that does not shrink is stored as it is: so there is always room.
-        let room = &mut batch.stored[filled..filled + block.len() + CHECKSUM];
-        let shorter = block.len() - 1;
-        let packed = match codec {
-            Codec::Copy => Ok(None),
-            _ => codec.compress(level, block.into(), (&mut room[..shorter]).into(), scratch),
-        };
-        let (len, number) = match packed {
-            Ok(Some(len)) => (len, codec as u8),
-            Ok(None) => {
+        let mut put = |room: &mut [u8], block: &[u8], packed: Option<(usize, u32)>| {
+            let (len, mark) = packed.unwrap_or_else(|| {
                 room[..block.len()].copy_from_slice(block);
-                (block.len(), Codec::Copy as u8)
-            }
-            Err(error) => {
-                done.result = Err(error);
-                break;
-            }
+                (block.len(), 0)
+            });
+            let (stored, rest) = room.split_at_mut(len);
+            rest[..CHECKSUM].copy_from_slice(&block_checksum(stored, mark));
+            done.stored_lens.push(len + CHECKSUM);
+            len + CHECKSUM
         };
-        let (stored, rest) = room.split_at_mut(len);
-        rest[..CHECKSUM].copy_from_slice(&block_checksum(stored, number));
-        done.stored_lens.push(len + CHECKSUM);
-        filled += len + CHECKSUM;
-        start = end;
+        let mut start = 0;
+        let cut = ends.iter().map(|&end| &data[std::mem::replace(&mut start, end)..end]);
+        match self {
+            Worker::Codec(codec, level, scratch) => {
+                for block in cut {
+                    let room = &mut stored[filled..filled + block.len() + CHECKSUM];
+                    let shorter = block.len() - 1;
+                    let packed = match codec {
+                        Codec::Copy => Ok(None),
+                        _ => codec.compress(
+                            *level,
+                            block.into(),
+                            (&mut room[..shorter]).into(),
+                            scratch,
+                        ),
+                    };
+                    match packed {
+                        Ok(len) => filled += put(room, block, len.map(|len| (len, *codec as u32))),
+                        Err(error) => {
+                            done.result = Err(error);
+                            break;
+                        }
+                    }
+                }
+            }
+            Worker::Coder(packer, mark) => {
+                let cut: Vec<&[u8]> = cut.collect();
+                packer.pack(*offset, &cut, |i, packed| {
+                    let room = &mut stored[filled..filled + cut[i].len() + CHECKSUM];
+                    let packed = packed.map(|packed| {
+                        room[..packed.len()].copy_from_slice(packed);
+                        (packed.len(), *mark)
+                    });
+                    filled += put(room, cut[i], packed);
+                });
+            }
+        }
+        batch.stored_len = filled;
+        done.batch = batch;
+        done
     }
-    batch.stored_len = filled;
-    done.batch = batch;
-    done
 }
 
 /// Writes an archive: records with [`add`](Writer::add) or
@@ -253,6 +332,10 @@ struct Cutter {
 /// Writes what is finished, in order, and knows where it is.
 pub(super) struct Sink<W: Write> {
     out: W,
+    /// How the blocks are coded that come.
+    coded: Coded,
+    /// Of what blocks share, in the order of the footer's list.
+    pub digests: Vec<Digest>,
     pub pos: u64,
     pub footer: Footer,
     pub children: Vec<Child>,
@@ -278,17 +361,33 @@ impl<W: Write> Writer<W> {
     /// Goes on behind what `footer` tells of; `out` stands at `pos`.
     pub(super) fn resume(sink: Sink<W>, options: &Options) -> Result<Writer<W>> {
         options.check()?;
-        let (codec, level) = (options.codec, options.the_level());
+        let mut sink = sink;
+        // Coders factor several blocks at once.
+        let (coded, mark, together) = match &options.method {
+            Method::Codec(codec) => (Coded { number: *codec as u8, ..Coded::default() }, 0, 1),
+            Method::Coder(coder) => {
+                let (coded, mark) = sink.share(coder, options)?;
+                (coded, mark, LANES)
+            }
+        };
+        sink.coded = coded;
+        let level = options.the_level();
         let pipeline = Pipeline::new(options.threads, || {
-            let mut scratch = Scratch::default();
-            move |batch| compress(batch, codec, level, &mut scratch)
+            let mut worker = match &options.method {
+                Method::Codec(codec) => Worker::Codec(*codec, level, Box::default()),
+                Method::Coder(coder) => Worker::Coder(Box::new(Packer::new(coder.clone())), mark),
+            };
+            move |batch| worker.run(batch)
         });
         Ok(Writer {
             cutter: Cutter {
                 block_len: options.block_len,
                 align_records: options.align_records,
                 // Alone, a block is best compressed while it is still in the nearest cache.
-                batch_len: if options.threads > 1 { BATCH } else { 0 },
+                batch_len: match options.threads {
+                    1 if together == 1 => 0,
+                    _ => BATCH.max((options.block_len * together).min(MAX_TOGETHER)),
+                },
                 batch: Batch::default(),
                 spare: Vec::new(),
                 block_start: 0,
@@ -586,6 +685,7 @@ impl<W: Write> Writer<W> {
         let cutter = &mut self.cutter;
         let spare = cutter.spare.pop().unwrap_or_default();
         let mut batch = std::mem::replace(&mut cutter.batch, spare);
+        batch.offset = cutter.len - batch.data.len() as u64;
         cutter.block_start = 0;
         batch.ends_chapter = ends_chapter;
         // What was cut alike for any number of threads has the same pages behind it.
@@ -650,6 +750,8 @@ impl<W: Write> Sink<W> {
     pub fn new(out: W, pos: u64, footer: Footer) -> Sink<W> {
         Sink {
             out,
+            coded: Coded::default(),
+            digests: Vec::new(),
             pos,
             footer,
             children: Vec::new(),
@@ -658,6 +760,57 @@ impl<W: Write> Sink<W> {
             scratch: Scratch::default(),
             buffer: Vec::new(),
         }
+    }
+
+    /// Writes what the blocks of this coder share, unless it is in the archive already. Returns
+    /// how they are coded, and their mark.
+    fn share(&mut self, coder: &Arc<Coder>, options: &Options) -> Result<(Coded, u32)> {
+        let dictionary = coder.dictionary();
+        let (digest, number) = (dictionary.digest(), coder.coding() as u8);
+        let mut tag = digest.tag();
+        let found = self.digests.iter().position(|known| *known == digest);
+        let place = match found {
+            Some(place) => place,
+            None => {
+                let (pos, place) = (self.pos, self.footer.shared.len());
+                let name = options.dictionary_file.as_deref();
+                let mut write = |bytes: &[u8]| self.write(bytes);
+                let threads = options.threads;
+                let at = put_dictionary(dictionary, name, pos, place as u64, threads, &mut write)?;
+                self.add_shared(SectionKind::Dictionary, at, digest);
+                place
+            }
+        };
+        let mut coded = Coded { number, dictionary: Some(place as u32), model: None };
+        if let Some(primes) = coder.primes() {
+            let payload = model_payload(primes);
+            let digest = Digest::of(&payload);
+            tag ^= digest.tag();
+            let found = self.digests.iter().position(|known| *known == digest);
+            let place = match found {
+                Some(place) => place,
+                None => {
+                    let (pos, place) = (self.pos, self.footer.shared.len());
+                    let mut section = Vec::new();
+                    let number = (0, place as u64);
+                    let scratch = Some(&mut self.scratch);
+                    Section::put(&mut section, pos, SectionKind::Model, number, &payload, scratch);
+                    self.write(&section)?;
+                    let at = SectionRef { pos, len: section.len() as u64 };
+                    self.add_shared(SectionKind::Model, at, digest);
+                    place
+                }
+            };
+            coded.model = Some(place as u32);
+        }
+        Ok((coded, u32::from(tag) << 8 | u32::from(number)))
+    }
+
+    /// Notes a section that what comes refers to by its place.
+    pub fn add_shared(&mut self, kind: SectionKind, at: SectionRef, digest: Digest) {
+        self.footer.shared.push(SharedRef { kind: kind as u8, at });
+        self.digests.push(digest);
+        self.chapter_pos = self.pos;
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
@@ -674,7 +827,7 @@ impl<W: Write> Sink<W> {
         self.write(&batch.stored[..batch.stored_len])?;
         let mut start = 0;
         for (&end, &stored_len) in batch.ends.iter().zip(&done.stored_lens) {
-            self.chapter.push(done.codec as u8, (end - start) as u64, stored_len as u64);
+            self.chapter.push(self.coded, (end - start) as u64, stored_len as u64);
             start = end;
         }
         let len = batch.data.len() as u64;

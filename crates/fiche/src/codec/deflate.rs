@@ -4,8 +4,12 @@ use libdeflater::{CompressionError, CompressionLvl, Compressor, Decompressor};
 
 use crate::error::{Error, Result};
 
+use flate2::{Decompress, FlushDecompress};
+
 #[derive(Default)]
 pub(super) struct State {
+    /// libdeflate decodes all of a block or nothing; this one stops where it is told to.
+    front: Option<Decompress>,
     /// The compressor of the level used last.
     compressor: Option<(i32, Compressor)>,
     decompressor: Option<Decompressor>,
@@ -32,4 +36,15 @@ pub(super) fn compress(
 pub(super) fn decompress(src: &[u8], dst: &mut [u8], state: &mut State) -> Option<usize> {
     let decompressor = state.decompressor.get_or_insert_with(Decompressor::new);
     decompressor.deflate_decompress(src, dst).ok()
+}
+
+/// Fills `dst` with the first bytes of the block.
+pub(super) fn decompress_front(src: &[u8], dst: &mut [u8], state: &mut State) -> Option<()> {
+    let stream = state.front.get_or_insert_with(|| Decompress::new(false));
+    stream.reset(false);
+    if dst.is_empty() {
+        return Some(());
+    }
+    stream.decompress(src, dst, FlushDecompress::Finish).ok()?;
+    (stream.total_out() == dst.len() as u64).then_some(())
 }

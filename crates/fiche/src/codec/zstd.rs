@@ -3,7 +3,9 @@
 use std::io;
 
 use ::zstd::bulk::{Compressor, Decompressor};
-use ::zstd::zstd_safe::{CParameter, DParameter, FrameFormat};
+use ::zstd::zstd_safe::{
+    CParameter, DCtx, DParameter, FrameFormat, InBuffer, OutBuffer, ResetDirective,
+};
 
 use crate::error::Result;
 
@@ -12,7 +14,12 @@ pub(super) struct State {
     /// The compressor, and the level it is set to.
     compressor: Option<(i32, Compressor<'static>)>,
     decompressor: Option<Decompressor<'static>>,
+    /// Decodes a frame step by step.
+    front: Option<DCtx<'static>>,
 }
+
+/// Bytes that a frame's own blocks decode to at most: it can stop behind each.
+pub(super) const STEP: usize = 128 << 10;
 
 impl State {
     fn compressor(&mut self, level: i32) -> io::Result<&mut Compressor<'static>> {
@@ -58,10 +65,50 @@ pub(super) fn decompress(src: &[u8], dst: &mut [u8], state: &mut State) -> Optio
     state.decompressor().ok()?.decompress_to_buffer(src, dst).ok()
 }
 
+/// Fills the first `wanted` bytes of `room`, which has the length of the whole block.
+pub(super) fn decompress_front(
+    src: &[u8],
+    wanted: usize,
+    room: &mut [u8],
+    state: &mut State,
+) -> Option<()> {
+    let context = match &mut state.front {
+        Some(context) => {
+            context.reset(ResetDirective::SessionOnly).ok()?;
+            context
+        }
+        none => {
+            let mut new = DCtx::create();
+            new.set_parameter(DParameter::Format(FrameFormat::Magicless)).ok()?;
+            new.set_parameter(DParameter::StableOutBuffer(true)).ok()?;
+            none.insert(new)
+        }
+    };
+    let mut out = OutBuffer::around(room);
+    // It says after each step how much it wants for the next: with more, it would go on.
+    let (mut used, mut hint) = (0, 1);
+    while out.pos() < wanted {
+        let end = src.len().min(used + hint);
+        let mut input = InBuffer::around(&src[used..end]);
+        let before = out.pos();
+        hint = context.decompress_stream(&mut out, &mut input).ok()?;
+        used += input.pos();
+        let is_stuck = input.pos() == 0 && out.pos() == before;
+        if out.pos() < wanted && (hint == 0 || is_stuck) {
+            return None;
+        }
+    }
+    Some(())
+}
+
 /// The bytes of a section compressed, or `None` when that does not shrink them.
-pub(crate) fn pack_section(bytes: &[u8], scratch: &mut super::Scratch) -> Option<Vec<u8>> {
+pub(crate) fn pack_section(
+    bytes: &[u8],
+    level: i32,
+    scratch: &mut super::Scratch,
+) -> Option<Vec<u8>> {
     let mut packed = vec![0; bytes.len().checked_sub(1)?];
-    let len = compress(SECTION_LEVEL, bytes, &mut packed, &mut scratch.zstd).ok()??;
+    let len = compress(level, bytes, &mut packed, &mut scratch.zstd).ok()??;
     packed.truncate(len);
     Some(packed)
 }
@@ -71,6 +118,3 @@ pub(crate) fn unpack_section(packed: &[u8], len: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; len];
     (decompress(packed, &mut bytes, &mut State::default())? == len).then_some(bytes)
 }
-
-/// High enough that names pack well, low enough that millions of them go by fast.
-const SECTION_LEVEL: i32 = 6;

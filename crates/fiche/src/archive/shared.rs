@@ -1,0 +1,281 @@
+//! What the blocks of an archive share: its dictionaries and models, loaded when first needed.
+//!
+//! # Model
+//!
+//! Section kind 2; offset 0; number: its place among the footer's other sections. Its digest is the
+//! BLAKE3 digest of its payload.
+//!
+//! | size | field | meaning |
+//! |---|---|---|
+//! | 1 | coding | the coding it is for: 20 |
+//! | | content | as under that coding |
+
+use std::io::Write;
+use std::sync::{Arc, OnceLock};
+
+use crate::archive::format::SharedRef;
+use crate::archive::writer::Sink;
+use crate::blocks::Coded;
+use crate::envelope::{Kind, Section, SectionRef};
+use crate::error::{Error, Place, Result};
+use crate::io::{ReadAt, Resolve};
+use crate::rlz::Coding;
+use crate::rlz::Dictionary;
+use crate::rlz::coder::Primes;
+use crate::rlz::store::Description;
+use crate::wire::{Digest, Put};
+
+/// Where dictionaries may be that are not in the archive.
+#[derive(Clone, Default)]
+pub(super) struct Known {
+    pub dictionaries: Vec<Arc<Dictionary>>,
+    pub resolve: Option<Arc<dyn Resolve>>,
+}
+
+/// The dictionaries and models of an archive.
+pub(super) struct Shared {
+    source: Arc<dyn ReadAt>,
+    slots: Vec<Slot>,
+    known: Known,
+}
+
+struct Slot {
+    found: SharedRef,
+    item: OnceLock<Result<Item>>,
+    /// A failure is kept, too: it would be the same for every block.
+    dictionary: OnceLock<Result<Arc<Dictionary>>>,
+}
+
+/// What a section says.
+enum Item {
+    Dictionary(Description),
+    Model { digest: Digest, primes: Primes },
+}
+
+/// The bytes of a model's section.
+pub(super) fn model_payload(primes: &Primes) -> Vec<u8> {
+    let mut payload = Vec::new();
+    payload.put_u8(Coding::ZzPrimed as u8);
+    primes.put(&mut payload);
+    payload
+}
+
+impl Shared {
+    pub fn new(source: Arc<dyn ReadAt>, found: &[SharedRef], known: Known) -> Shared {
+        let slot =
+            |&found: &SharedRef| Slot { found, item: OnceLock::new(), dictionary: OnceLock::new() };
+        Shared { source, slots: found.iter().map(slot).collect(), known }
+    }
+
+    fn slot(&self, place: u32) -> Result<&Slot> {
+        let found = u64::from(place);
+        self.slots.get(place as usize).ok_or(Error::Unsupported { what: "dictionary", found })
+    }
+
+    fn item<'a>(&self, slot: &'a Slot) -> Result<&'a Item> {
+        let load = || -> Result<Item> {
+            let SharedRef { kind, at } = slot.found;
+            if kind == Kind::Dictionary as u8 {
+                return Description::load(&self.source, at).map(Item::Dictionary);
+            }
+            if kind != Kind::Model as u8 {
+                let found = u64::from(kind);
+                return Err(Error::Unsupported { what: "kind of section", found });
+            }
+            let section = Section::load(&self.source, at, Kind::Model)?;
+            let mut take = section.take("model");
+            let number = take.u8()?;
+            if number != Coding::ZzPrimed as u8 {
+                return Err(Error::Unsupported { what: "model", found: u64::from(number) });
+            }
+            let primes = Primes::take(&mut take)?;
+            take.end()?;
+            Ok(Item::Model { digest: Digest::of(&section.payload), primes })
+        };
+        slot.item.get_or_init(load).as_ref().map_err(Error::again)
+    }
+
+    /// What is said of the dictionary at this place; `None` when it is a model.
+    pub fn description(&self, place: u32) -> Result<Option<&Description>> {
+        match self.item(self.slot(place)?)? {
+            Item::Dictionary(description) => Ok(Some(description)),
+            Item::Model { .. } => Ok(None),
+        }
+    }
+
+    /// What is said of each dictionary, by its place.
+    pub fn descriptions(&self) -> Result<impl Iterator<Item = (u32, &Description)>> {
+        let mut all = Vec::new();
+        for (place, slot) in self.slots.iter().enumerate() {
+            if let Item::Dictionary(description) = self.item(slot)? {
+                all.push((place as u32, description));
+            }
+        }
+        Ok(all.into_iter())
+    }
+
+    /// Bytes of the file that dictionaries take, and models.
+    pub fn stored_bytes(&self) -> Result<(u64, u64)> {
+        let (mut dictionaries, mut models) = (0, 0);
+        for slot in &self.slots {
+            match self.item(slot)? {
+                Item::Model { .. } => models += slot.found.at.len,
+                Item::Dictionary(d) => {
+                    dictionaries += slot.found.at.len + d.pieces.iter().map(|p| p.len).sum::<u64>();
+                }
+            }
+        }
+        Ok((dictionaries, models))
+    }
+
+    /// Digests of all, in order; zeros for what cannot be read.
+    pub fn digests(&self) -> Vec<Digest> {
+        let digest = |slot: &Slot| match self.item(slot) {
+            Ok(Item::Dictionary(description)) => description.digest,
+            Ok(Item::Model { digest, .. }) => *digest,
+            Err(_) => Digest([0; 32]),
+        };
+        self.slots.iter().map(digest).collect()
+    }
+
+    /// Every way in which a block can be coded with what is here, and its mark.
+    pub fn marks(&self) -> Vec<(u32, Coded)> {
+        let all = || (0..self.slots.len() as u32).map(Some);
+        let mut marks = Vec::new();
+        for dictionary in all().filter(|&place| matches!(self.description_at(place), Ok(Some(_)))) {
+            for coding in Coding::ALL {
+                let models = all().filter(|_| coding == Coding::ZzPrimed);
+                for model in std::iter::once(None).chain(models) {
+                    let coded = Coded { number: coding as u8, dictionary, model };
+                    marks.extend(self.mark(coded).ok().map(|mark| (mark, coded)));
+                }
+            }
+        }
+        marks
+    }
+
+    fn description_at(&self, place: Option<u32>) -> Result<Option<&Description>> {
+        place.map_or(Ok(None), |place| self.description(place))
+    }
+
+    /// Appends what an archive that is being written does not have yet. Returns the place of each
+    /// there.
+    pub fn copy_to<W: Write>(&self, sink: &mut Sink<W>) -> Result<Vec<u32>> {
+        let mut places = Vec::with_capacity(self.slots.len());
+        for slot in &self.slots {
+            let item = self.item(slot)?;
+            let digest = match item {
+                Item::Dictionary(description) => description.digest,
+                Item::Model { digest, .. } => *digest,
+            };
+            let place = match sink.digests.iter().position(|known| *known == digest) {
+                Some(place) => place,
+                None => self.copy_one(slot, item, digest, sink)?,
+            };
+            places.push(place as u32);
+        }
+        Ok(places)
+    }
+
+    fn copy_one<W: Write>(
+        &self,
+        slot: &Slot,
+        item: &Item,
+        digest: Digest,
+        sink: &mut Sink<W>,
+    ) -> Result<usize> {
+        let place = sink.footer.shared.len();
+        let kind = match item {
+            Item::Model { .. } => Kind::Model,
+            Item::Dictionary(description) => {
+                for &piece in &description.pieces {
+                    let kind = Kind::DictionaryPiece;
+                    let bytes = Section::moved(&self.source, piece, kind, sink.pos)?;
+                    sink.write(&bytes)?;
+                }
+                Kind::Dictionary
+            }
+        };
+        // Its number is its place.
+        let section = Section::load(&self.source, slot.found.at, kind)?;
+        let (mut bytes, pos, before) = (Vec::new(), sink.pos, (0, place as u64));
+        let scratch = (kind == Kind::Model).then_some(&mut sink.scratch);
+        Section::put(&mut bytes, pos, kind, before, &section.payload, scratch);
+        sink.write(&bytes)?;
+        sink.add_shared(kind, SectionRef { pos, len: bytes.len() as u64 }, digest);
+        Ok(place)
+    }
+
+    fn corrupt(&self, slot: &Slot) -> Error {
+        Error::Corrupt { what: "chapter table", at: Place::Pos(slot.found.at.pos) }
+    }
+
+    fn primes(&self, place: u32) -> Result<(&Digest, &Primes)> {
+        let slot = self.slot(place)?;
+        match self.item(slot)? {
+            Item::Model { digest, primes } => Ok((digest, primes)),
+            Item::Dictionary(_) => Err(self.corrupt(slot)),
+        }
+    }
+
+    /// The mark that the checksums of blocks are made with that are coded so.
+    pub fn mark(&self, coded: Coded) -> Result<u32> {
+        let Some(place) = coded.dictionary else { return Ok(u32::from(coded.number)) };
+        let slot = self.slot(place)?;
+        let description = self.description(place)?.ok_or_else(|| self.corrupt(slot))?;
+        let mut tag = description.digest.tag();
+        if let Some(place) = coded.model {
+            tag ^= self.primes(place)?.0.tag();
+        }
+        Ok(u32::from(tag) << 8 | u32::from(coded.number))
+    }
+
+    /// The dictionary at this place, which is loaded if it was not yet.
+    pub fn dictionary(&self, place: u32) -> Result<&Arc<Dictionary>> {
+        let slot = self.slot(place)?;
+        let load = || -> Result<Arc<Dictionary>> {
+            let description = self.description(place)?.ok_or_else(|| self.corrupt(slot))?;
+            let digest = description.digest;
+            let known = &self.known.dictionaries;
+            if let Some(dictionary) = known.iter().find(|known| known.digest() == digest) {
+                return Ok(dictionary.clone());
+            }
+            let missing = Error::Missing { what: "dictionary", digest };
+            match (&description.name, &self.known.resolve) {
+                (None, _) => description.dictionary(&self.source).map(Arc::new),
+                (Some(_), None) => Err(missing),
+                (Some(name), Some(resolve)) => {
+                    let dictionary = Dictionary::read_from(&resolve.open(name, &digest)?)?;
+                    let is_it = dictionary.digest() == digest;
+                    if is_it { Ok(Arc::new(dictionary)) } else { Err(missing) }
+                }
+            }
+        };
+        slot.dictionary.get_or_init(load).as_ref().map_err(Error::again)
+    }
+
+    /// What a block that is coded so is decoded with.
+    pub fn of(&self, coded: Coded) -> Result<crate::rlz::coder::Shared<'_>> {
+        let missing = Error::Corrupt { what: "chapter table", at: Place::Pos(0) };
+        let dictionary = self.dictionary(coded.dictionary.ok_or(missing)?)?;
+        let primes = coded.model.map(|place| self.primes(place)).transpose()?;
+        Ok(crate::rlz::coder::Shared { dictionary, primes: primes.map(|(_, primes)| primes) })
+    }
+
+    /// Every range of the file that dictionaries and models take up, and what is wrong with them.
+    pub fn sections(&self, mut each: impl FnMut(Result<SectionRef>)) {
+        for (place, slot) in self.slots.iter().enumerate() {
+            each(Ok(slot.found.at));
+            match self.item(slot) {
+                Err(error) => each(Err(error)),
+                Ok(Item::Model { .. }) => {}
+                Ok(Item::Dictionary(description)) => {
+                    description.pieces.iter().for_each(|&piece| each(Ok(piece)));
+                    if let Err(error) = self.dictionary(place as u32) {
+                        each(Err(error));
+                    }
+                }
+            }
+        }
+    }
+}

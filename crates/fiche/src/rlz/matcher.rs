@@ -1,0 +1,539 @@
+//! Finds the longest match of a text in a dictionary, exactly, by a suffix array.
+//!
+//! # How
+//!
+//! The suffixes of the dictionary in order are an interval for each string: those that begin with
+//! it. The interval of the next 8 bytes of the text, or of 5, or of 3, is looked up; inside it a
+//! binary search finds the two suffixes between which the text would stand, and one of these is the
+//! longest match. Of all places that match as far, the first in suffix order is taken: it
+//! depends on what is matched alone, so that a string is written by one offset wherever it comes.
+//!
+//! Nearly all the time goes into waiting for memory, some ten cache misses a factor. So many texts
+//! are factored at once: each asks for the memory of its next step and lets the others work
+//! until that is there.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::rlz::dictionary::Dictionary;
+use crate::rlz::grams::{Grams, Interval, Place};
+use crate::rlz::memory::prefetch;
+use crate::wire::load_u64;
+
+/// Lengths of the strings whose intervals are looked up.
+const LONG: usize = 8;
+const SHORT: usize = 5;
+/// Texts that one thread factors at once.
+pub(crate) const LANES: usize = 16;
+
+/// A step of a factoring: a copy out of the dictionary, or a byte that it does not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Factor {
+    /// How many bytes; 0 for a literal.
+    pub len: u32,
+    /// Where in the dictionary; of a literal, the byte.
+    pub offset: u32,
+}
+
+impl Factor {
+    /// Bytes of text that it stands for.
+    pub fn text_len(self) -> usize {
+        self.len.max(1) as usize
+    }
+}
+
+/// A dictionary made ready to be searched: 6 to 9 times as large.
+pub(crate) struct Matcher {
+    dictionary: Arc<Dictionary>,
+    /// The suffixes in order.
+    suffixes: Vec<u32>,
+    /// For each string of `first_len` bytes, the first suffix that is not before it; one more.
+    first: Vec<u32>,
+    first_len: usize,
+    short: Grams,
+    long: Grams,
+}
+
+impl Matcher {
+    /// Sorts the suffixes of a dictionary: some 40 MB/s.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when there is no memory for it.
+    pub fn new(dictionary: Arc<Dictionary>) -> Result<Matcher> {
+        let (text, padded) = (dictionary.as_bytes(), dictionary.padded());
+        let suffixes = sort(text)?;
+        let first_len = if text.len() < 1 << 22 { 2 } else { 3 };
+        let first = count_first(padded, text.len(), first_len);
+        let short = Grams::new(SHORT, padded, text.len(), &suffixes);
+        let long = Grams::new(LONG, padded, text.len(), &suffixes);
+        Ok(Matcher { dictionary, suffixes, first, first_len, short, long })
+    }
+
+    /// Bytes that it takes beside the dictionary while it is built, and about as many after.
+    pub fn memory_for(len: u64) -> u64 {
+        8 * len + (80 << 20)
+    }
+
+    pub fn text(&self) -> &[u8] {
+        self.dictionary.as_bytes()
+    }
+
+    /// For each place of the dictionary, how long a string starts there that it has elsewhere, too
+    /// (Kasai and others, 2001).
+    pub fn repeats(&self) -> Vec<u32> {
+        let text = self.text();
+        let mut ranks = vec![0u32; text.len()];
+        for (rank, &at) in self.suffixes.iter().enumerate() {
+            ranks[at as usize] = rank as u32;
+        }
+        let mut repeats = vec![0u32; text.len()];
+        let mut known = 0usize;
+        for (at, &rank) in ranks.iter().enumerate() {
+            let Some(before) = (rank as usize).checked_sub(1) else {
+                known = 0;
+                continue;
+            };
+            let before = self.suffixes[before] as usize;
+            known += common(&text[at + known..], &text[before + known..]);
+            for place in [at, before] {
+                repeats[place] = repeats[place].max(known as u32);
+            }
+            known = known.saturating_sub(1);
+        }
+        repeats
+    }
+
+    /// The longest match at the start of a text that is not empty.
+    #[cfg(test)]
+    pub fn longest(&self, text: &[u8]) -> Factor {
+        let mut lane = Lane::new(text);
+        loop {
+            if let Some(factor) = lane.step(self) {
+                return factor;
+            }
+        }
+    }
+
+    /// Factors texts greedily, each into its own list.
+    pub fn factor(&self, texts: &[&[u8]], factors: &mut [Vec<Factor>]) {
+        debug_assert_eq!(texts.len(), factors.len());
+        let mut lanes: Vec<(usize, Lane<'_>)> = Vec::with_capacity(LANES);
+        let mut next = 0;
+        loop {
+            while lanes.len() < LANES && next < texts.len() {
+                factors[next].clear();
+                if !texts[next].is_empty() {
+                    lanes.push((next, Lane::new(texts[next])));
+                }
+                next += 1;
+            }
+            if lanes.is_empty() {
+                return;
+            }
+            let mut i = 0;
+            while i < lanes.len() {
+                let (number, lane) = &mut lanes[i];
+                if let Some(factor) = lane.step(self) {
+                    factors[*number].push(factor);
+                    match &lane.text[factor.text_len()..] {
+                        [] => {
+                            lanes.swap_remove(i);
+                            continue;
+                        }
+                        rest => *lane = Lane::new(rest),
+                    }
+                }
+                i += 1;
+            }
+        }
+    }
+
+    /// The suffixes that begin as the text does, as far as the table of beginnings tells, and how
+    /// many bytes that are. `None` where the dictionary does not even have its first byte.
+    fn beginning(&self, text: &[u8]) -> Option<(Interval, usize)> {
+        for len in (1..=self.first_len.min(text.len())).rev() {
+            let (mut from, to) = self.first_of(&text[..len]);
+            // A suffix that is shorter is as if it went on with zeros, and stands first.
+            while from < to && text[len - 1] == 0 && self.suffix_len(from) < len {
+                from += 1;
+            }
+            if from < to {
+                return Some(((from, to), len));
+            }
+        }
+        None
+    }
+
+    /// Suffixes that begin so, in the table of beginnings.
+    fn first_of(&self, start: &[u8]) -> Interval {
+        let shift = 8 * (self.first_len - start.len());
+        let key = start.iter().fold(0, |key, &byte| key << 8 | usize::from(byte)) << shift;
+        (self.first[key], self.first[key + (1 << shift)])
+    }
+
+    fn suffix_len(&self, rank: u32) -> usize {
+        self.dictionary.len() - self.suffixes[rank as usize] as usize
+    }
+}
+
+fn sort(text: &[u8]) -> Result<Vec<u32>> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let need = 4 * text.len() as u64;
+    let failed =
+        |_| Error::Limit { what: "memory for the suffixes of a dictionary", need, allowed: 0 };
+    let sorted = libsais::SuffixArrayConstruction::for_text(text)
+        .in_owned_buffer32()
+        .single_threaded()
+        .run()
+        .map_err(failed)?;
+    // Positions are below 2^30: as many bits, and no copy.
+    Ok(sorted.into_vec().into_iter().map(|at: i32| at as u32).collect())
+}
+
+/// Counts suffixes by their first `len` bytes, short ones as if zeros followed.
+fn count_first(padded: &[u8], text_len: usize, len: usize) -> Vec<u32> {
+    let mut first = vec![0u32; (1 << (8 * len)) + 1];
+    for start in padded.windows(len).take(text_len) {
+        first[start.iter().fold(0, |key, &byte| key << 8 | usize::from(byte)) + 1] += 1;
+    }
+    let mut sum = 0;
+    for count in &mut first {
+        sum += *count;
+        *count = sum;
+    }
+    first
+}
+
+/// How many bytes two texts have in common at their start.
+#[inline(always)]
+fn common(a: &[u8], b: &[u8]) -> usize {
+    let len = a.len().min(b.len());
+    let mut at = 0;
+    while at + 8 <= len {
+        let differ = load_u64(a, at) ^ load_u64(b, at);
+        if differ != 0 {
+            return at + differ.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    while at < len && a[at] == b[at] {
+        at += 1;
+    }
+    at
+}
+
+/// A text whose next factor is being found, step by step.
+struct Lane<'a> {
+    text: &'a [u8],
+    step: Step,
+    search: Search,
+    /// Hashes of its first bytes, and which candidate is being looked at.
+    long: u64,
+    short: u64,
+    nth: u32,
+    is_long: bool,
+}
+
+/// What a text waits for.
+#[derive(Clone, Copy)]
+enum Step {
+    Start,
+    Buckets,
+    /// A wide interval of the table it was found in.
+    Wide(u32),
+    /// The suffix of this rank.
+    Rank(u32),
+    /// The dictionary's text of this rank, at this offset.
+    Text(u32, u32),
+    /// The same of a string that the dictionary has once.
+    Alone(u32),
+}
+
+/// A binary search among suffixes that all share `known` bytes with the text.
+#[derive(Clone, Copy, Default)]
+struct Search {
+    goal: Goal,
+    all: Interval,
+    known: u32,
+    /// Suffixes before `from` are less than the text, those from `to` on are not; of the last of
+    /// the former and the first of the latter, if there are any, how much they share with it.
+    from: u32,
+    to: u32,
+    low_len: u32,
+    high_len: u32,
+    /// The first suffix that shares `low_len` bytes is in here, if only as the last one.
+    first: Interval,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Goal {
+    /// Is the interval that of the text at all? Its first suffix tells.
+    #[default]
+    Verify,
+    /// Between which two suffixes does the text stand?
+    Insert,
+    /// Which suffix is the first that shares as much as the best?
+    First,
+}
+
+impl Search {
+    fn new(goal: Goal, all: Interval, known: usize) -> Search {
+        let (from, to) = all;
+        Search { goal, all, known: known as u32, from, to, ..Search::default() }
+    }
+
+    /// Takes in how the text compares with the suffix of this rank.
+    #[inline(always)]
+    fn insert(&mut self, rank: u32, suffix: &[u8], text: &[u8], len: usize) {
+        let is_less = match (suffix.get(len), text.get(len)) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(a), Some(b)) => a < b,
+        };
+        let len = len as u32;
+        if is_less {
+            if self.from == self.all.0 || len > self.low_len {
+                self.first = (self.from, rank);
+            }
+            (self.from, self.low_len) = (rank + 1, len);
+        } else {
+            (self.to, self.high_len) = (rank, len);
+        }
+    }
+}
+
+impl<'a> Lane<'a> {
+    fn new(text: &'a [u8]) -> Lane<'a> {
+        let search = Search::default();
+        Lane { text, step: Step::Start, search, long: 0, short: 0, nth: 0, is_long: true }
+    }
+
+    /// Does what can be done without waiting for memory. The factor, once it is known.
+    #[inline(always)]
+    fn step(&mut self, matcher: &Matcher) -> Option<Factor> {
+        match self.step {
+            Step::Start if self.text.len() < LONG => self.begin(matcher),
+            Step::Start => {
+                let word = load_u64(self.text, 0);
+                (self.long, self.short) = (matcher.long.hash(word), matcher.short.hash(word));
+                matcher.long.prefetch(self.long);
+                matcher.short.prefetch(self.short);
+                self.step = Step::Buckets;
+                None
+            }
+            Step::Buckets => self.candidate(matcher),
+            Step::Wide(number) => {
+                let grams = if self.is_long { &matcher.long } else { &matcher.short };
+                self.verify(matcher, grams.wide(number));
+                None
+            }
+            Step::Rank(rank) => {
+                let at = matcher.suffixes[rank as usize];
+                prefetch(matcher.dictionary.padded(), at as usize);
+                self.step = Step::Text(rank, at);
+                None
+            }
+            Step::Text(rank, at) => self.compare(matcher, rank, at),
+            Step::Alone(at) => {
+                let len = common(&matcher.dictionary.as_bytes()[at as usize..], self.text);
+                if len >= self.gram_len() {
+                    return Some(Factor { len: len as u32, offset: at });
+                }
+                self.candidate(matcher)
+            }
+        }
+    }
+
+    fn gram_len(&self) -> usize {
+        if self.is_long { LONG } else { SHORT }
+    }
+
+    /// Turns to the next candidate of the tables.
+    #[inline(always)]
+    fn candidate(&mut self, matcher: &Matcher) -> Option<Factor> {
+        loop {
+            let (grams, hash) = match self.is_long {
+                true => (&matcher.long, self.long),
+                false => (&matcher.short, self.short),
+            };
+            match grams.find(hash, self.nth) {
+                Some(place) => {
+                    self.nth += 1;
+                    match place {
+                        Place::One(at) => {
+                            prefetch(matcher.dictionary.padded(), at as usize);
+                            self.step = Step::Alone(at);
+                        }
+                        Place::Some(interval) => self.verify(matcher, interval),
+                        Place::Wide(number) => {
+                            grams.prefetch_wide(number);
+                            self.step = Step::Wide(number);
+                        }
+                    }
+                    return None;
+                }
+                None if self.is_long => (self.is_long, self.nth) = (false, 0),
+                None => return self.begin(matcher),
+            }
+        }
+    }
+
+    /// Searches among the suffixes of the table of beginnings.
+    fn begin(&mut self, matcher: &Matcher) -> Option<Factor> {
+        let Some(((from, to), known)) = matcher.beginning(self.text) else {
+            return Some(Factor { len: 0, offset: u32::from(self.text[0]) });
+        };
+        self.search = Search::new(Goal::Insert, (from, to), known);
+        self.look(matcher, from + (to - from) / 2)
+    }
+
+    /// Looks at the first suffix of an interval, which may be another string's.
+    #[inline(always)]
+    fn verify(&mut self, matcher: &Matcher, interval: Interval) {
+        self.search = Search::new(Goal::Verify, interval, 0);
+        self.look(matcher, interval.0);
+    }
+
+    #[inline(always)]
+    fn look(&mut self, matcher: &Matcher, rank: u32) -> Option<Factor> {
+        prefetch(&matcher.suffixes, rank as usize);
+        self.step = Step::Rank(rank);
+        None
+    }
+
+    #[inline(always)]
+    fn compare(&mut self, matcher: &Matcher, rank: u32, at: u32) -> Option<Factor> {
+        let suffix = &matcher.dictionary.as_bytes()[at as usize..];
+        let gram_len = self.gram_len();
+        let search = &mut self.search;
+        let known = match search.goal {
+            Goal::Insert if search.from > search.all.0 && search.to < search.all.1 => {
+                search.low_len.min(search.high_len)
+            }
+            _ => search.known,
+        } as usize;
+        let len = known + common(&suffix[known..], &self.text[known..]);
+        match search.goal {
+            Goal::Verify if len < gram_len => return self.candidate(matcher),
+            Goal::Verify => {
+                (search.goal, search.known) = (Goal::Insert, gram_len as u32);
+                search.insert(rank, suffix, self.text, len);
+            }
+            Goal::Insert => search.insert(rank, suffix, self.text, len),
+            Goal::First if len >= search.low_len as usize => search.first.1 = rank,
+            Goal::First => search.first.0 = rank + 1,
+        }
+        let search = &mut self.search;
+        if search.goal == Goal::Insert {
+            let (from, to) = (search.from, search.to);
+            if from < to {
+                return self.look(matcher, from + (to - from) / 2);
+            }
+            let has_low = from > search.all.0;
+            if !has_low || to < search.all.1 && search.high_len > search.low_len {
+                return Some(Factor {
+                    len: search.high_len,
+                    offset: matcher.suffixes[to as usize],
+                });
+            }
+            search.goal = Goal::First;
+        }
+        let (from, to) = search.first;
+        match from < to {
+            true => self.look(matcher, from + (to - from) / 2),
+            false => {
+                let offset = matcher.suffixes[to as usize];
+                Some(Factor { len: search.low_len, offset })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The first suffix, in order, of those that match longest: by looking at all of them.
+    fn naive(dictionary: &[u8], text: &[u8]) -> Factor {
+        let mut best = Factor { len: 0, offset: u32::from(text[0]) };
+        for at in 0..dictionary.len() {
+            let suffix = &dictionary[at..];
+            let len = suffix.iter().zip(text).take_while(|(a, b)| a == b).count() as u32;
+            let is_first = || suffix < &dictionary[best.offset as usize..];
+            if len > best.len || len > 0 && len == best.len && is_first() {
+                best = Factor { len, offset: at as u32 };
+            }
+        }
+        best
+    }
+
+    fn check(dictionary: Vec<u8>, texts: &[Vec<u8>]) {
+        let matcher = Matcher::new(Arc::new(Dictionary::new(dictionary).unwrap())).unwrap();
+        if matcher.text().len() < 1000 {
+            let text = matcher.text();
+            let naive = |at: usize| {
+                let same =
+                    |other| text[at..].iter().zip(&text[other..]).take_while(|(a, b)| a == b);
+                (0..text.len()).filter(|&o| o != at).map(|o| same(o).count()).max().unwrap_or(0)
+            };
+            for (at, &repeat) in matcher.repeats().iter().enumerate() {
+                assert_eq!(repeat as usize, naive(at), "{at}");
+            }
+        }
+        let dictionary = matcher.dictionary.as_bytes();
+        let texts: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
+        let mut factors = vec![Vec::new(); texts.len()];
+        matcher.factor(&texts, &mut factors);
+        for (text, factors) in texts.iter().zip(&factors) {
+            let mut at = 0;
+            for &factor in factors {
+                assert_eq!(factor, naive(dictionary, &text[at..]), "at {at} of {text:?}");
+                assert_eq!(factor, matcher.longest(&text[at..]));
+                at += factor.text_len();
+            }
+            assert_eq!(at, text.len());
+        }
+    }
+
+    /// Bytes of few kinds, so that everything matches somewhere, with zeros and repeats.
+    fn bytes(kinds: u8, len: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
+        let some = proptest::collection::vec(0..kinds, 1..12);
+        proptest::collection::vec((some, 1usize..8), 0..30).prop_map(move |pieces| {
+            let all = pieces.into_iter().flat_map(|(piece, times)| piece.repeat(times));
+            all.take(len.end).collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_factor_is_the_first_of_the_longest_matches(
+            dictionary in bytes(3, 0..400),
+            texts in proptest::collection::vec(bytes(4, 0..200), 1..20),
+        ) {
+            check(dictionary, &texts);
+        }
+
+        #[test]
+        fn any_bytes_are_factored(
+            dictionary in proptest::collection::vec(any::<u8>(), 0..300),
+            texts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..100), 1..4),
+        ) {
+            check(dictionary, &texts);
+        }
+    }
+
+    #[test]
+    fn a_large_dictionary_is_searched_by_its_beginnings_of_three_bytes() {
+        let mut random = crate::testing::Random(5);
+        let mut dictionary = random.text(5 << 20);
+        // Few bytes behind a zero, at the end: suffixes that are shorter than a beginning.
+        dictionary.extend([0, 7, 0, 7, 0, 0]);
+        let mut text = dictionary[4 << 20..][..3000].to_vec();
+        text.extend([7, 0, 0, 0, 7, 0, 7, 200, 0]);
+        text.extend(random.text(100));
+        check(dictionary, &[text]);
+    }
+}

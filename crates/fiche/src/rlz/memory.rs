@@ -1,0 +1,40 @@
+//! Memory: how much there is of it, and what the processor is told about it.
+
+use crate::error::{Error, Result};
+
+/// Fails unless the system says that it has so many bytes available.
+pub(super) fn check(need: u64) -> Result<()> {
+    match available() {
+        Some(allowed) if allowed < need => {
+            Err(Error::Limit { what: "memory to prepare a dictionary", need, allowed })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Bytes that can be taken without swapping, as far as the system says.
+fn available() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let system = line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10;
+    // In a container there may be less.
+    let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let limit = number("/sys/fs/cgroup/memory.max");
+    let used = number("/sys/fs/cgroup/memory.current").unwrap_or(0);
+    Some(limit.map_or(system, |limit| system.min(limit.saturating_sub(used))))
+}
+
+/// Asks for the cache line of element `at`, and goes on. Any `at` will do. The one place in the
+/// matcher and the decoders that needs `unsafe`.
+#[inline(always)]
+#[allow(unsafe_code)]
+pub(super) fn prefetch<T>(items: &[T], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing; an address that is not mapped is ignored.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(items.as_ptr().wrapping_add(at).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (items, at);
+}

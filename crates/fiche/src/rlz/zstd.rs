@@ -1,0 +1,238 @@
+//! Zstandard with a dictionary of any size, all of which is searched.
+//!
+//! The library's own way to prepare a dictionary for a level indexes 8 MiB of it at most, and takes
+//! one that begins with certain bytes for something else than content. So its functions are called
+//! here that take all parameters: the one place that calls C without a wrapper.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use ::zstd::zstd_safe::zstd_sys as sys;
+
+use crate::error::{Error, Result};
+use crate::rlz::Dictionary;
+
+const NO_MEMORY: sys::ZSTD_customMem =
+    sys::ZSTD_customMem { customAlloc: None, customFree: None, opaque: std::ptr::null_mut() };
+
+fn no_memory() -> Error {
+    Error::Limit { what: "memory for the index of a dictionary", need: 0, allowed: 0 }
+}
+
+/// A dictionary indexed for compressing at one level; shared by threads.
+pub(super) struct Encoding {
+    prepared: NonNull<sys::ZSTD_CDict>,
+    /// It refers to these bytes.
+    _dictionary: Arc<Dictionary>,
+}
+
+// SAFETY: once it is made the library only reads it; its documentation allows any number of threads.
+unsafe impl Send for Encoding {}
+// SAFETY: as above.
+unsafe impl Sync for Encoding {}
+
+/// log2, rounded up.
+fn bits(len: usize) -> u32 {
+    usize::BITS - len.saturating_sub(1).leading_zeros()
+}
+
+impl Encoding {
+    /// Parameters with which all of a dictionary is searched: tables as large as it is.
+    fn parameters(level: i32, len: usize) -> sys::ZSTD_compressionParameters {
+        // SAFETY: takes and gives numbers.
+        let mut p = unsafe { sys::ZSTD_getCParams(level, 0, 0) };
+        let bits = bits(len.max(1 << 10));
+        let is_tree = p.strategy as u32 >= sys::ZSTD_strategy::ZSTD_btlazy2 as u32;
+        p.windowLog = bits.clamp(17, 30) + 1;
+        // A tree has two links a position.
+        p.chainLog = (bits + u32::from(is_tree)).clamp(10, 29);
+        p.hashLog = bits.clamp(10, 27);
+        p
+    }
+
+    /// Bytes that it takes in memory beside the dictionary.
+    pub fn memory_for(level: i32, len: usize) -> u64 {
+        let p = Encoding::parameters(level, len);
+        4 * ((1u64 << p.chainLog) + (1 << p.hashLog))
+    }
+
+    pub fn new(dictionary: Arc<Dictionary>, level: i32) -> Result<Encoding> {
+        let bytes = dictionary.as_bytes();
+        // SAFETY: the bytes stay where they are and as they are for as long as `dictionary`
+        // lives, which is kept beside what refers to them.
+        let prepared = unsafe {
+            sys::ZSTD_createCDict_advanced(
+                bytes.as_ptr().cast::<c_void>(),
+                bytes.len(),
+                sys::ZSTD_dictLoadMethod_e::ZSTD_dlm_byRef,
+                sys::ZSTD_dictContentType_e::ZSTD_dct_rawContent,
+                Encoding::parameters(level, bytes.len()),
+                NO_MEMORY,
+            )
+        };
+        let prepared = NonNull::new(prepared).ok_or_else(no_memory)?;
+        Ok(Encoding { prepared, _dictionary: dictionary })
+    }
+}
+
+impl Drop for Encoding {
+    fn drop(&mut self) {
+        // SAFETY: it was made by the library, and nobody refers to it any more.
+        unsafe { sys::ZSTD_freeCDict(self.prepared.as_ptr()) };
+    }
+}
+
+/// A compressor of one thread, bound to a dictionary.
+pub(super) struct Encoder {
+    context: NonNull<sys::ZSTD_CCtx>,
+    _encoding: Arc<Encoding>,
+}
+
+// SAFETY: a context may move between threads; it is used by one at a time, as its methods
+// take it exclusively.
+unsafe impl Send for Encoder {}
+
+impl Encoder {
+    pub fn new(encoding: Arc<Encoding>) -> Result<Encoder> {
+        // SAFETY: no arguments.
+        let context = NonNull::new(unsafe { sys::ZSTD_createCCtx() }).ok_or_else(no_memory)?;
+        let encoder = Encoder { context, _encoding: encoding };
+        let set = |parameter, value| {
+            // SAFETY: the context is alive; any parameter and value may be tried.
+            let code =
+                unsafe { sys::ZSTD_CCtx_setParameter(encoder.context.as_ptr(), parameter, value) };
+            check(code)
+        };
+        use sys::ZSTD_cParameter as P;
+        // In the order of their names: format (1: magicless), forceAttachDict (1: always).
+        set(P::ZSTD_c_experimentalParam2, 1)?;
+        set(P::ZSTD_c_experimentalParam4, 1)?;
+        set(P::ZSTD_c_dictIDFlag, 0)?;
+        // SAFETY: the dictionary is kept beside the context and lives as long.
+        check(unsafe {
+            sys::ZSTD_CCtx_refCDict(
+                encoder.context.as_ptr(),
+                encoder._encoding.prepared.as_ptr().cast_const(),
+            )
+        })?;
+        Ok(encoder)
+    }
+
+    /// Compresses `src` into `dst`; `None` when it has no room.
+    pub fn compress(&mut self, src: &[u8], dst: &mut [u8]) -> Option<usize> {
+        // SAFETY: both slices are alive and as long as they say.
+        let code = unsafe {
+            sys::ZSTD_compress2(
+                self.context.as_ptr(),
+                dst.as_mut_ptr().cast::<c_void>(),
+                dst.len(),
+                src.as_ptr().cast::<c_void>(),
+                src.len(),
+            )
+        };
+        check(code).is_ok().then_some(code)
+    }
+}
+
+impl Drop for Encoder {
+    fn drop(&mut self) {
+        // SAFETY: it was made by the library and is not used any more.
+        unsafe { sys::ZSTD_freeCCtx(self.context.as_ptr()) };
+    }
+}
+
+/// A dictionary prepared for decoding; shared by threads. Takes 30 KiB beside it.
+pub(super) struct Decoding {
+    prepared: NonNull<sys::ZSTD_DDict>,
+}
+
+// SAFETY: as for `Encoding`.
+unsafe impl Send for Decoding {}
+// SAFETY: as for `Encoding`.
+unsafe impl Sync for Decoding {}
+
+impl Decoding {
+    /// The bytes must outlive it: a dictionary keeps both.
+    ///
+    /// # Safety
+    /// `bytes` must stay where they are and as they are for as long as this is used.
+    pub unsafe fn new(bytes: &[u8]) -> Option<Decoding> {
+        // SAFETY: the caller keeps the bytes.
+        let prepared = unsafe {
+            sys::ZSTD_createDDict_advanced(
+                bytes.as_ptr().cast::<c_void>(),
+                bytes.len(),
+                sys::ZSTD_dictLoadMethod_e::ZSTD_dlm_byRef,
+                sys::ZSTD_dictContentType_e::ZSTD_dct_rawContent,
+                NO_MEMORY,
+            )
+        };
+        NonNull::new(prepared).map(|prepared| Decoding { prepared })
+    }
+}
+
+impl Drop for Decoding {
+    fn drop(&mut self) {
+        // SAFETY: it was made by the library, and nobody refers to it any more.
+        unsafe { sys::ZSTD_freeDDict(self.prepared.as_ptr()) };
+    }
+}
+
+/// A decompressor of one thread.
+pub(super) struct Decoder {
+    context: NonNull<sys::ZSTD_DCtx>,
+}
+
+// SAFETY: as for `Encoder`.
+unsafe impl Send for Decoder {}
+
+impl Decoder {
+    pub fn new() -> Option<Decoder> {
+        // SAFETY: no arguments.
+        let context = NonNull::new(unsafe { sys::ZSTD_createDCtx() })?;
+        let decoder = Decoder { context };
+        // SAFETY: the context is alive. The parameter is the format (1: magicless).
+        let code = unsafe {
+            sys::ZSTD_DCtx_setParameter(
+                decoder.context.as_ptr(),
+                sys::ZSTD_dParameter::ZSTD_d_experimentalParam1,
+                1,
+            )
+        };
+        check(code).ok().map(|()| decoder)
+    }
+
+    /// Decompresses `src` into the front of `dst`.
+    pub fn decompress(&mut self, decoding: &Decoding, src: &[u8], dst: &mut [u8]) -> Option<usize> {
+        // SAFETY: the dictionary, which is alive through `decoding`, is referred to for this
+        // frame and then let go; the slices are alive and as long as they say.
+        let code = unsafe {
+            sys::ZSTD_decompress_usingDDict(
+                self.context.as_ptr(),
+                dst.as_mut_ptr().cast::<c_void>(),
+                dst.len(),
+                src.as_ptr().cast::<c_void>(),
+                src.len(),
+                decoding.prepared.as_ptr().cast_const(),
+            )
+        };
+        check(code).is_ok().then_some(code)
+    }
+}
+
+impl Drop for Decoder {
+    fn drop(&mut self) {
+        // SAFETY: it was made by the library and is not used any more.
+        unsafe { sys::ZSTD_freeDCtx(self.context.as_ptr()) };
+    }
+}
+
+fn check(code: usize) -> Result<()> {
+    // SAFETY: takes and gives numbers.
+    match unsafe { sys::ZSTD_isError(code) } {
+        0 => Ok(()),
+        _ => Err(Error::invalid("Zstandard refuses these parameters")),
+    }
+}
