@@ -1,9 +1,14 @@
-//! The conformance suite: what every [`ReadAt`] must do, tried on one.
+//! What tests and benchmarks need: the conformance suite of every [`ReadAt`], input, and parts of the
+//! library without the rest.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 use crate::io::ReadAt;
+use crate::rlz::coder::{Packer, Primes, Scratch, Shared, decode};
+use crate::rlz::matcher::{Factor, Matcher};
+use crate::rlz::{Coder, Coding, Dictionary};
 
 /// Reads `source` in every way and holds it against `expected`, the bytes it
 /// should have. A few thousand reads; the positions depend on `seed` alone.
@@ -107,6 +112,66 @@ impl ReadAt for Behind {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.bytes.read_at(offset, buf)
+    }
+}
+
+/// A dictionary that is ready for factoring, to look at what codings are made of.
+pub struct Factoring(Matcher);
+
+impl Factoring {
+    /// Sorts the suffixes of a dictionary.
+    ///
+    /// # Panics
+    /// When there is no memory for it.
+    #[must_use]
+    pub fn new(dictionary: Arc<Dictionary>) -> Factoring {
+        Factoring(Matcher::new(dictionary).expect("memory"))
+    }
+
+    /// The factors of each text: length (0 for a literal) and offset (or the literal).
+    #[must_use]
+    pub fn factor(&self, texts: &[&[u8]]) -> Vec<Vec<(u32, u32)>> {
+        let mut factors = vec![Vec::new(); texts.len()];
+        self.0.factor(texts, &mut factors);
+        let pairs = |text: Vec<Factor>| text.into_iter().map(|f| (f.len, f.offset)).collect();
+        factors.into_iter().map(pairs).collect()
+    }
+}
+
+/// Blocks coded in memory, without an archive around them.
+pub struct Coded {
+    coding: Coding,
+    dictionary: Arc<Dictionary>,
+    primes: Option<Arc<Primes>>,
+    /// Length and stored bytes; these are `None` for a block that does not shrink.
+    blocks: Vec<(usize, Option<Vec<u8>>)>,
+    scratch: Scratch,
+}
+
+impl Coded {
+    /// Codes these blocks.
+    #[must_use]
+    pub fn new(coder: Arc<Coder>, blocks: &[&[u8]]) -> Coded {
+        let (coding, primes) = (coder.coding(), coder.primes().cloned());
+        let dictionary = coder.dictionary().clone();
+        let mut coded = Vec::new();
+        Packer::new(coder).pack(0, blocks, |i, stored| {
+            coded.push((blocks[i].len(), stored.map(<[u8]>::to_vec)));
+        });
+        Coded { coding, dictionary, primes, blocks: coded, scratch: Scratch::default() }
+    }
+
+    /// Fills `dst` with the bytes from `start` on of block `i`. False for a block that does not
+    /// shrink, of which nothing is here.
+    ///
+    /// # Panics
+    /// When the block does not decode.
+    pub fn read(&mut self, i: usize, start: usize, dst: &mut [u8]) -> bool {
+        let (len, Some(stored)) = &self.blocks[i] else { return false };
+        let shared = Shared { dictionary: &self.dictionary, primes: self.primes.as_deref() };
+        let done = decode(self.coding, shared, stored, *len, start, dst, &mut self.scratch);
+        done.expect("a coding").expect("a block");
+        true
     }
 }
 

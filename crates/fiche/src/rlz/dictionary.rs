@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
+use crate::rlz::memory;
 use crate::rlz::zstd::Decoding;
 use crate::wire::Digest;
 
@@ -31,6 +32,11 @@ impl fmt::Debug for Dictionary {
 }
 
 impl Dictionary {
+    /// Room for the bytes of a dictionary of this length, in which it can stay.
+    pub(super) fn room(len: usize) -> Vec<u8> {
+        memory::room_for(len + PADDING)
+    }
+
     /// A dictionary of just these bytes.
     ///
     /// # Errors
@@ -42,6 +48,7 @@ impl Dictionary {
         }
         let digest = Digest::of(&bytes);
         let mut padded = bytes;
+        padded.reserve_exact(PADDING);
         padded.resize(need as usize + PADDING, 0);
         Ok(Dictionary { decoding: OnceLock::new(), padded, digest })
     }

@@ -1,7 +1,7 @@
 //! Which suffixes begin with a given string of a fixed length: a hash table whose every bucket is
 //! one cache line.
 
-use crate::rlz::memory::prefetch;
+use crate::rlz::memory::{filled, prefetch};
 use crate::wire::load_u64;
 
 /// Suffixes by their ranks: `from..to`, not empty.
@@ -68,7 +68,7 @@ impl Grams {
     pub fn new(len: usize, text: &[u8], text_len: usize, suffixes: &[u32]) -> Grams {
         let mut count = 0;
         groups(len, text, text_len, suffixes, |_, _| count += 1);
-        let buckets = vec![Bucket::default(); (count / USED + 1).next_multiple_of(2)];
+        let buckets = filled(Bucket::default(), (count / USED + 1).next_multiple_of(2));
         let mut grams = Grams { len, buckets, wide: Vec::new() };
         // Buckets lie all over memory: ask for some before the first of them is needed.
         let mut waiting: Vec<(u64, u32)> = Vec::with_capacity(32);

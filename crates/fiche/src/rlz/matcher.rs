@@ -17,12 +17,14 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::rlz::dictionary::Dictionary;
 use crate::rlz::grams::{Grams, Interval, Place};
-use crate::rlz::memory::prefetch;
+use crate::rlz::memory::{filled, prefetch};
 use crate::wire::load_u64;
 
 /// Lengths of the strings whose intervals are looked up.
 const LONG: usize = 8;
 const SHORT: usize = 5;
+/// Suffixes that are asked for all at once, where no more are left.
+const FEW: u32 = 6;
 /// Texts that one thread factors at once.
 pub(crate) const LANES: usize = 16;
 
@@ -64,8 +66,14 @@ impl Matcher {
         let suffixes = sort(text)?;
         let first_len = if text.len() < 1 << 22 { 2 } else { 3 };
         let first = count_first(padded, text.len(), first_len);
-        let short = Grams::new(SHORT, padded, text.len(), &suffixes);
-        let long = Grams::new(LONG, padded, text.len(), &suffixes);
+        let grams = |len| Grams::new(len, padded, text.len(), &suffixes);
+        // They take about as long as sorting.
+        let (short, long) = std::thread::scope(|scope| {
+            let short = scope.spawn(|| grams(SHORT));
+            let long = grams(LONG);
+            (short.join(), long)
+        });
+        let short = short.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         Ok(Matcher { dictionary, suffixes, first, first_len, short, long })
     }
 
@@ -171,6 +179,13 @@ impl Matcher {
         (self.first[key], self.first[key + (1 << shift)])
     }
 
+    /// Asks for the text of a suffix, as much as is usually looked at: it may lie across lines.
+    #[inline(always)]
+    fn ask_for_text(&self, at: u32) {
+        prefetch(self.dictionary.padded(), at as usize);
+        prefetch(self.dictionary.padded(), at as usize + 24);
+    }
+
     fn suffix_len(&self, rank: u32) -> usize {
         self.dictionary.len() - self.suffixes[rank as usize] as usize
     }
@@ -183,18 +198,19 @@ fn sort(text: &[u8]) -> Result<Vec<u32>> {
     let need = 4 * text.len() as u64;
     let failed =
         |_| Error::Limit { what: "memory for the suffixes of a dictionary", need, allowed: 0 };
-    let sorted = libsais::SuffixArrayConstruction::for_text(text)
-        .in_owned_buffer32()
+    let mut sorted = filled(0i32, text.len());
+    libsais::SuffixArrayConstruction::for_text(text)
+        .in_borrowed_buffer(&mut sorted)
         .single_threaded()
         .run()
         .map_err(failed)?;
-    // Positions are below 2^30: as many bits, and no copy.
-    Ok(sorted.into_vec().into_iter().map(|at: i32| at as u32).collect())
+    // Positions are below 2^30: the list stays where it is.
+    Ok(sorted.into_iter().map(|at| at as u32).collect())
 }
 
 /// Counts suffixes by their first `len` bytes, short ones as if zeros followed.
 fn count_first(padded: &[u8], text_len: usize, len: usize) -> Vec<u32> {
-    let mut first = vec![0u32; (1 << (8 * len)) + 1];
+    let mut first = filled(0u32, (1 << (8 * len)) + 1);
     for start in padded.windows(len).take(text_len) {
         first[start.iter().fold(0, |key, &byte| key << 8 | usize::from(byte)) + 1] += 1;
     }
@@ -247,6 +263,9 @@ enum Step {
     Rank(u32),
     /// The dictionary's text of this rank, at this offset.
     Text(u32, u32),
+    /// All suffixes that are left; and their texts.
+    Few,
+    Near,
     /// The same of a string that the dictionary has once.
     Alone(u32),
 }
@@ -269,7 +288,7 @@ struct Search {
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Goal {
-    /// Is the interval that of the text at all? Its first suffix tells.
+    /// Is the interval that of the text at all? Any of its suffixes tells.
     #[default]
     Verify,
     /// Between which two suffixes does the text stand?
@@ -282,6 +301,11 @@ impl Search {
     fn new(goal: Goal, all: Interval, known: usize) -> Search {
         let (from, to) = all;
         Search { goal, all, known: known as u32, from, to, ..Search::default() }
+    }
+
+    /// Suffixes that are still to be looked at.
+    fn range(&self) -> Interval {
+        if self.goal == Goal::First { self.first } else { (self.from, self.to) }
     }
 
     /// Takes in how the text compares with the suffix of this rank.
@@ -331,11 +355,24 @@ impl<'a> Lane<'a> {
             }
             Step::Rank(rank) => {
                 let at = matcher.suffixes[rank as usize];
-                prefetch(matcher.dictionary.padded(), at as usize);
+                matcher.ask_for_text(at);
                 self.step = Step::Text(rank, at);
                 None
             }
-            Step::Text(rank, at) => self.compare(matcher, rank, at),
+            Step::Text(rank, at) => match self.compare(matcher, rank, at) {
+                Next::Failed => self.candidate(matcher),
+                Next::Found(factor) => Some(factor),
+                Next::Probe => self.probe(matcher),
+            },
+            Step::Few => {
+                let (from, to) = self.search.range();
+                for &at in &matcher.suffixes[from as usize..to as usize] {
+                    matcher.ask_for_text(at);
+                }
+                self.step = Step::Near;
+                None
+            }
+            Step::Near => self.finish(matcher),
             Step::Alone(at) => {
                 let len = common(&matcher.dictionary.as_bytes()[at as usize..], self.text);
                 if len >= self.gram_len() {
@@ -363,7 +400,7 @@ impl<'a> Lane<'a> {
                     self.nth += 1;
                     match place {
                         Place::One(at) => {
-                            prefetch(matcher.dictionary.padded(), at as usize);
+                            matcher.ask_for_text(at);
                             self.step = Step::Alone(at);
                         }
                         Place::Some(interval) => self.verify(matcher, interval),
@@ -386,25 +423,51 @@ impl<'a> Lane<'a> {
             return Some(Factor { len: 0, offset: u32::from(self.text[0]) });
         };
         self.search = Search::new(Goal::Insert, (from, to), known);
-        self.look(matcher, from + (to - from) / 2)
+        self.probe(matcher)
     }
 
-    /// Looks at the first suffix of an interval, which may be another string's.
+    /// Searches an interval, which may be another string's.
     #[inline(always)]
     fn verify(&mut self, matcher: &Matcher, interval: Interval) {
         self.search = Search::new(Goal::Verify, interval, 0);
-        self.look(matcher, interval.0);
+        self.probe(matcher);
     }
 
+    /// Asks for what the search looks at next: the suffix in the middle, or all of the last few.
     #[inline(always)]
-    fn look(&mut self, matcher: &Matcher, rank: u32) -> Option<Factor> {
-        prefetch(&matcher.suffixes, rank as usize);
-        self.step = Step::Rank(rank);
+    fn probe(&mut self, matcher: &Matcher) -> Option<Factor> {
+        let (from, to) = self.search.range();
+        if to - from <= FEW {
+            prefetch(&matcher.suffixes, from as usize);
+            self.step = Step::Few;
+        } else {
+            let middle = from + (to - from) / 2;
+            prefetch(&matcher.suffixes, middle as usize);
+            self.step = Step::Rank(middle);
+        }
         None
     }
 
+    /// Goes on without waiting: what is left to be looked at was asked for.
+    fn finish(&mut self, matcher: &Matcher) -> Option<Factor> {
+        loop {
+            let (from, to) = self.search.range();
+            let middle = from + (to - from) / 2;
+            match self.compare(matcher, middle, matcher.suffixes[middle as usize]) {
+                Next::Failed => return self.candidate(matcher),
+                Next::Found(factor) => return Some(factor),
+                Next::Probe => {
+                    let (from, to) = self.search.range();
+                    if to - from > FEW {
+                        return self.probe(matcher);
+                    }
+                }
+            }
+        }
+    }
+
     #[inline(always)]
-    fn compare(&mut self, matcher: &Matcher, rank: u32, at: u32) -> Option<Factor> {
+    fn compare(&mut self, matcher: &Matcher, rank: u32, at: u32) -> Next {
         let suffix = &matcher.dictionary.as_bytes()[at as usize..];
         let gram_len = self.gram_len();
         let search = &mut self.search;
@@ -416,7 +479,7 @@ impl<'a> Lane<'a> {
         } as usize;
         let len = known + common(&suffix[known..], &self.text[known..]);
         match search.goal {
-            Goal::Verify if len < gram_len => return self.candidate(matcher),
+            Goal::Verify if len < gram_len => return Next::Failed,
             Goal::Verify => {
                 (search.goal, search.known) = (Goal::Insert, gram_len as u32);
                 search.insert(rank, suffix, self.text, len);
@@ -426,29 +489,30 @@ impl<'a> Lane<'a> {
             Goal::First => search.first.0 = rank + 1,
         }
         let search = &mut self.search;
+        let factor =
+            |len, rank: u32| Next::Found(Factor { len, offset: matcher.suffixes[rank as usize] });
         if search.goal == Goal::Insert {
             let (from, to) = (search.from, search.to);
             if from < to {
-                return self.look(matcher, from + (to - from) / 2);
+                return Next::Probe;
             }
             let has_low = from > search.all.0;
             if !has_low || to < search.all.1 && search.high_len > search.low_len {
-                return Some(Factor {
-                    len: search.high_len,
-                    offset: matcher.suffixes[to as usize],
-                });
+                return factor(search.high_len, to);
             }
             search.goal = Goal::First;
         }
         let (from, to) = search.first;
-        match from < to {
-            true => self.look(matcher, from + (to - from) / 2),
-            false => {
-                let offset = matcher.suffixes[to as usize];
-                Some(Factor { len: search.low_len, offset })
-            }
-        }
+        if from < to { Next::Probe } else { factor(search.low_len, to) }
     }
+}
+
+/// What a comparison leads to.
+enum Next {
+    /// The interval is another string's.
+    Failed,
+    Found(Factor),
+    Probe,
 }
 
 #[cfg(test)]

@@ -24,6 +24,34 @@ fn available() -> Option<u64> {
     Some(limit.map_or(system, |limit| system.min(limit.saturating_sub(used))))
 }
 
+/// Where this much is looked into at random, small pages cost more than the memory itself.
+const LARGE: usize = 1 << 20;
+
+/// An empty list with room for so many; in huge pages, where that helps and the system has them.
+#[allow(unsafe_code)]
+pub(super) fn room_for<T>(count: usize) -> Vec<T> {
+    let mut room: Vec<T> = Vec::with_capacity(count);
+    let len = count * size_of::<T>();
+    if len >= LARGE {
+        const PAGE: usize = 4096;
+        let start = room.spare_capacity_mut().as_mut_ptr().cast::<u8>();
+        let skip = start.align_offset(PAGE);
+        if let Some(len) = len.checked_sub(skip).map(|len| len / PAGE * PAGE) {
+            let advice = rustix::mm::Advice::LinuxHugepage;
+            // SAFETY: whole pages within the room. The advice changes nothing of what they hold.
+            let _ = unsafe { rustix::mm::madvise(start.add(skip).cast(), len, advice) };
+        }
+    }
+    room
+}
+
+/// A list of so many equal values; as [`room_for`].
+pub(super) fn filled<T: Clone>(value: T, count: usize) -> Vec<T> {
+    let mut list = room_for(count);
+    list.resize(count, value);
+    list
+}
+
 /// Asks for the cache line of element `at`, and goes on. Any `at` will do. The one place in the
 /// matcher and the decoders that needs `unsafe`.
 #[inline(always)]

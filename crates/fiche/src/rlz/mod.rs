@@ -11,7 +11,7 @@
 pub(crate) mod coder;
 mod dictionary;
 mod grams;
-mod matcher;
+pub(crate) mod matcher;
 mod memory;
 #[cfg(feature = "zlib")]
 mod primed;

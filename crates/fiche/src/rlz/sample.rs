@@ -82,7 +82,7 @@ impl Sampling {
             return Err(Error::invalid("a dictionary and its samples have a length"));
         }
         let len = collection.len();
-        let (mut bytes, mut seen) = (Vec::new(), HashSet::new());
+        let (mut bytes, mut seen) = (Dictionary::room(need.min(len) as usize), HashSet::new());
         let mut end = 0;
         for offset in self.offsets(len) {
             // Those at the end of a short collection overlap.

@@ -136,7 +136,7 @@ impl Description {
 
     /// Decodes the pieces that are in this file, on all cores.
     pub fn dictionary(&self, source: &Arc<dyn ReadAt>) -> Result<Dictionary> {
-        let mut bytes = Vec::new();
+        let mut bytes = Dictionary::room(self.len as usize);
         let threads = default_threads().min(self.pieces.len().max(1));
         let mut pipeline = Pipeline::new(threads, || {
             let source = source.clone();

@@ -1,0 +1,252 @@
+//! Relative Lempel-Ziv by itself: factoring, decoding, and reads of a few bytes.
+//!
+//! `cargo bench -p fiche --bench rlz -- DATA...` prints a CSV. Cases of a group are run in turn,
+//! five rounds after a warm-up; a ratio is the median of the ratios of the rounds to the first
+//! case. Every decoded byte goes into a checksum, which must agree within a group. DATA is a large file,
+//! or a folder whose files are taken one after the other.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use fiche::archive::{OpenOptions, Options, Reader, Writer};
+use fiche::codec::Codec;
+use fiche::rlz::{Coder, Coding, Dictionary, Sampling};
+use fiche::testing::{Coded, Factoring, Random};
+use fiche::{FileSource, ReadAt};
+
+const BLOCK: usize = 16 << 10;
+const ROUNDS: usize = 5;
+/// Of each data set so many blocks are factored and read, at places that are not evenly spaced.
+const BLOCKS: usize = 1024;
+/// Reads of a few bytes.
+const POINTS: usize = 200_000;
+
+type Case<'a> = (String, Box<dyn FnMut() -> (u64, u64) + 'a>);
+
+/// Runs all cases in turn and prints each with its ratio to the first. A case gives how many of
+/// `unit` it did, and a checksum.
+fn group(experiment: &str, unit: &str, mut cases: Vec<Case<'_>>) {
+    let mut seconds = vec![Vec::new(); cases.len()];
+    let mut results = vec![(0, 0); cases.len()];
+    for round in 0..=ROUNDS {
+        for (i, (_, run)) in cases.iter_mut().enumerate() {
+            let start = Instant::now();
+            results[i] = run();
+            if round > 0 {
+                seconds[i].push(start.elapsed().as_secs_f64());
+            }
+        }
+    }
+    assert!(results.windows(2).all(|pair| pair[0].1 == pair[1].1), "{experiment}: {results:?}");
+    for (i, (name, _)) in cases.iter().enumerate() {
+        let ratios = seconds[i].iter().zip(&seconds[0]).map(|(own, first)| own / first);
+        let (ratio, time) = (median(ratios.collect()), median(seconds[i].clone()));
+        let rate = results[i].0 as f64 / time / 1e6;
+        println!("{experiment},{name},{rate:.2},{unit},{ratio:.3},{:016x}", results[i].1);
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// A sum that depends on every byte, some 10 GB/s.
+fn sum(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.split_at(bytes.len() / 8 * 8);
+    let words = words.chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().expect("8 bytes")));
+    let words = words.fold(0u64, |sum, word| sum.wrapping_add(word).rotate_left(1));
+    rest.iter().fold(words, |sum, &byte| (sum ^ u64::from(byte)).rotate_left(5))
+}
+
+fn load(path: &Path, data: &mut Vec<u8>) {
+    if path.is_dir() {
+        let mut list: Vec<_> = std::fs::read_dir(path)
+            .expect("a folder")
+            .map(|e| e.expect("an entry").path())
+            .collect();
+        list.sort();
+        list.iter().filter(|p| !p.is_symlink()).for_each(|path| load(path, data));
+    } else {
+        data.extend(std::fs::read(path).expect("a file"));
+    }
+}
+
+/// Blocks of the data, one of each equal part, at a random place in it.
+fn some_blocks(data: &[u8]) -> Vec<&[u8]> {
+    let count = BLOCKS.min(data.len() / BLOCK);
+    let (stride, mut random) = (data.len() / count, Random(1));
+    let place = |i| stride * i + random.below((stride - BLOCK) as u64 + 1) as usize;
+    (0..count).map(place).collect::<Vec<_>>().into_iter().map(|at| &data[at..at + BLOCK]).collect()
+}
+
+/// Exact greedy factoring, 16 blocks at a time on one thread; and how long it takes to sort.
+fn factoring(name: &str, dictionary: &Arc<Dictionary>, blocks: &[&[u8]]) -> Factoring {
+    let start = Instant::now();
+    let factoring = Factoring::new(dictionary.clone());
+    let rate = dictionary.len() as f64 / start.elapsed().as_secs_f64() / 1e6;
+    println!("{name} preparing,once,{rate:.1},MB/s,,");
+    let bytes: u64 = blocks.iter().map(|block| block.len() as u64).sum();
+    let mut count = 0;
+    let run = || {
+        count = blocks.chunks(16).flat_map(|some| factoring.factor(some)).map(|f| f.len()).sum();
+        (bytes, count as u64)
+    };
+    group(&format!("{name} factoring"), "MB/s", vec![("greedy".into(), Box::new(run))]);
+    println!("{name} factors,mean length,{:.2},bytes,,", bytes as f64 / count as f64);
+    factoring
+}
+
+/// Whole blocks in random order, from memory.
+fn decoding(
+    name: &str,
+    dictionary: &Arc<Dictionary>,
+    blocks: &[&[u8]],
+    factoring: &Factoring,
+    coded: &mut [(Coding, Coded)],
+) {
+    let mut order: Vec<usize> = (0..blocks.len()).collect();
+    let mut random = Random(1);
+    for i in (1..order.len()).rev() {
+        order.swap(i, random.below(i as u64 + 1) as usize);
+    }
+    let bytes = (blocks.len() * BLOCK) as u64;
+    let (order, factors) = (&order, factoring.factor(blocks));
+    let mut buf = vec![0; BLOCK];
+    // The bare loop: nothing is checked or unpacked, and nothing is asked for ahead.
+    let bare = move || {
+        let mut total = 0u64;
+        for &i in order {
+            let mut at = 0;
+            for &(len, offset) in &factors[i] {
+                let (len, offset) = (len as usize, offset as usize);
+                if len == 0 {
+                    buf[at] = offset as u8;
+                    at += 1;
+                } else {
+                    let text = &dictionary.as_bytes()[offset..offset + len];
+                    buf[at..at + len].copy_from_slice(text);
+                    at += len;
+                }
+            }
+            total = total.wrapping_add(sum(&buf));
+        }
+        (bytes, total)
+    };
+    let mut cases: Vec<Case<'_>> = vec![("copy loop over factors".into(), Box::new(bare))];
+    for (coding, coded) in coded {
+        let mut buf = vec![0; BLOCK];
+        let run = move || {
+            let mut total = 0u64;
+            for &i in order {
+                if !coded.read(i, 0, &mut buf) {
+                    buf.copy_from_slice(blocks[i]);
+                }
+                total = total.wrapping_add(sum(&buf));
+            }
+            (bytes, total)
+        };
+        cases.push((coding.to_string(), Box::new(run)));
+    }
+    group(&format!("{name} decoding"), "MB/s", cases);
+}
+
+/// Reads of a few bytes at random places through an archive: in memory, from a cached file, and
+/// as they are where whole blocks have to be decoded.
+fn points(name: &str, data: &[u8], coder: &Arc<Coder>, len: usize) {
+    let pack = |options: Options| {
+        let mut writer = Writer::new(Vec::new(), options.block_len(BLOCK)).expect("options");
+        writer.write_all(data).expect("writing to memory");
+        writer.finish().expect("writing to memory")
+    };
+    let file = pack(Options::default().coder(coder.clone()));
+    let path = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(path.path(), &file).expect("writing");
+    let open =
+        |source: Arc<dyn ReadAt>| OpenOptions::default().cache(0).open(source).expect("open");
+    let through = move |reader: Reader, points: usize| -> Box<dyn FnMut() -> (u64, u64)> {
+        let mut buf = vec![0; len];
+        Box::new(move || {
+            let (mut random, mut total) = (Random(7), 0u64);
+            // Whole blocks are slow: a part of the reads, counted as often as they stand for.
+            let times = (POINTS / points) as u64;
+            for _ in 0..points {
+                let offset = random.below(reader.len() - len as u64);
+                reader.read_at(offset, &mut buf).expect("read");
+                total = total.wrapping_add(sum(&buf));
+            }
+            let _ = total;
+            (POINTS as u64 / times, 0)
+        })
+    };
+    let lz4 = pack(Options::default().codec(Codec::Lz4));
+    let zstd = pack(Options::default().codec(Codec::Zstd).level(19));
+    let few = POINTS / 10;
+    let mut whole = vec![0; BLOCK];
+    let blocks: Vec<&[u8]> = data.chunks_exact(BLOCK).collect();
+    let mut coded = Coded::new(coder.clone(), &blocks);
+    let whole_blocks = move || {
+        let (mut random, mut total) = (Random(7), 0u64);
+        for _ in 0..few {
+            let i = random.below(blocks.len() as u64) as usize;
+            if !coded.read(i, 0, &mut whole) {
+                whole.copy_from_slice(blocks[i]);
+            }
+            total = total.wrapping_add(sum(&whole[..len]));
+        }
+        let _ = total;
+        (few as u64, 0)
+    };
+    let cases: Vec<Case<'_>> = vec![
+        ("whole blocks, no archive".into(), Box::new(whole_blocks)),
+        ("archive in memory".into(), through(open(Arc::new(file)), POINTS)),
+        (
+            "archive in a cached file".into(),
+            through(open(Arc::new(FileSource::open(path.path()).expect("open"))), POINTS),
+        ),
+        ("lz4 archive in memory".into(), through(open(Arc::new(lz4)), few)),
+        ("zstd 19 archive in memory".into(), through(open(Arc::new(zstd)), few)),
+    ];
+    let coding = coder.coding();
+    group(&format!("{name} {len} bytes at random places {coding}"), "M/s", cases);
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    let sizes = args.iter().find_map(|arg| arg.strip_prefix("--dict="));
+    let sizes: Vec<u64> = sizes
+        .unwrap_or("4,16,64")
+        .split(',')
+        .map(|mebibytes| mebibytes.parse().expect("mebibytes"))
+        .collect();
+    let only = |what: &str| args.iter().any(|arg| arg == "--points") == (what == "points");
+    println!("experiment,case,value,unit,time ratio to the first,checksum");
+    for path in args.iter().filter(|arg| !arg.starts_with("--")) {
+        let mut data = Vec::new();
+        load(Path::new(path), &mut data);
+        let set = Path::new(path).file_name().expect("a name").to_string_lossy();
+        let blocks = some_blocks(&data);
+        for &mebibytes in sizes.iter().filter(|&&size| size << 20 <= data.len() as u64 / 2) {
+            let name = format!("{set} {mebibytes} MiB");
+            let sampling = Sampling::default().len(mebibytes << 20);
+            let dictionary = Arc::new(sampling.run(&data).expect("a sample"));
+            let coder = |coding| Arc::new(Coder::new(coding, dictionary.clone()).expect("a coder"));
+            if only("points") {
+                for coding in [Coding::Uv, Coding::Pv] {
+                    for len in [64, 256] {
+                        points(&name, &data[..data.len().min(64 << 20)], &coder(coding), len);
+                    }
+                }
+                continue;
+            }
+            let factoring = factoring(&name, &dictionary, &blocks);
+            let mut coded: Vec<(Coding, Coded)> =
+                [Coding::Uv, Coding::Pv, Coding::Zz, Coding::Zzz, Coding::ZstdDict]
+                    .map(|coding| (coding, Coded::new(coder(coding), &blocks)))
+                    .into();
+            decoding(&name, &dictionary, &blocks, &factoring, &mut coded);
+        }
+    }
+}
