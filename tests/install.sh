@@ -48,7 +48,7 @@ if [ "${3:-}" = peers ]; then
     done
 fi
 if [ -x "$venv/bin/python" ]; then
-    "$venv/bin/python" -c "import zstandard" 2>/dev/null ||
-        "$venv/bin/pip" install --quiet --disable-pip-version-check zstandard ||
-        { echo "SKIP: the Python module zstandard could not be installed"; rm -rf "$venv"; }
+    "$venv/bin/python" -c "import blake3, zstandard" 2>/dev/null ||
+        "$venv/bin/pip" install --quiet --disable-pip-version-check blake3 zstandard ||
+        { echo "SKIP: the Python modules blake3 and zstandard could not be installed"; rm -rf "$venv"; }
 fi

@@ -138,6 +138,29 @@ impl Factoring {
     }
 }
 
+/// Decodes any bytes as the stored form of a block of so many bytes: all of it, and the range
+/// `start..start + piece` of it by itself. `None` for what is refused.
+///
+/// # Panics
+/// When this build does not have the coding.
+#[must_use]
+pub fn decode_both(
+    coding: Coding,
+    dictionary: &Dictionary,
+    stored: &[u8],
+    len: usize,
+    (start, piece): (usize, usize),
+) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+    let shared = Shared { dictionary, primes: None };
+    let mut scratch = Scratch::default();
+    let mut read = |start, count| {
+        let mut dst = vec![0; count];
+        let done = decode(coding, shared, stored, len, start, &mut dst, &mut scratch);
+        done.expect("a coding").map(|()| dst)
+    };
+    (read(0, len), read(start, piece))
+}
+
 /// Blocks coded in memory, without an archive around them.
 pub struct Coded {
     coding: Coding,

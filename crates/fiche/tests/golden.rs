@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use common::{Section, manifest, reseal, sections};
-use fiche::archive::{Entry, Extents, Kind, Meta, Options, Reader, Split, Writer};
+use fiche::archive::{Entry, Extents, Kind, Meta, OpenOptions, Options, Reader, Split, Writer};
 use fiche::codec::Codec;
+use fiche::rlz::{Coder, Coding, Dictionary};
 use fiche::testing::Random;
-use fiche::{FileSource, ReadAt};
+use fiche::{FileSource, InFolder, ReadAt};
 
 fn golden(folder: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden").join(folder)
@@ -113,6 +114,54 @@ fn items() -> Vec<u8> {
     })
 }
 
+fn coder(coding: Coding, seed: u64) -> Arc<Coder> {
+    // Other words than those of the text, and some of the same.
+    let words = [Random(seed).text(3_000), Random(7).text(5_000)].concat();
+    let dictionary = Arc::new(Dictionary::new(words).unwrap());
+    let coder = Coder::new(coding, dictionary).unwrap();
+    Arc::new(coder.probe(&Random(7).text(9_000)[5_000..]).collection(29_000))
+}
+
+/// Archives with dictionaries: each coding; two of each in one; and one whose dictionary is
+/// in the file `words.dict`.
+fn with_dictionaries() -> Vec<(&'static str, Vec<u8>)> {
+    let mut files: Vec<_> = Coding::ALL
+        .into_iter()
+        .map(|coding| (coding.name(), three(small().coder(coder(coding, 8)))))
+        .collect();
+    let two = {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), three(small().coder(coder(Coding::ZzPrimed, 8)))).unwrap();
+        for (name, coding, seed) in
+            [("more", Coding::Pv, 9), ("again", Coding::ZzPrimed, 8), ("last", Coding::Uv, 9)]
+        {
+            let options = small().coder(coder(coding, seed));
+            fiche::archive::append(file.path(), &options, |writer| {
+                writer.add(Entry::data(name), &mut Random(7).text(6_000).as_slice())?;
+                Ok(())
+            })
+            .unwrap();
+        }
+        fs::read(file.path()).unwrap()
+    };
+    let one = pack(small().coder(coder(Coding::Zzz, 9)), |writer| {
+        writer.add(Entry::data("one"), &mut Random(7).text(9_000).as_slice()).unwrap();
+    });
+    let readers = [one, two.clone()].map(|file| Reader::open(Arc::new(file)).unwrap());
+    let merged = fiche::archive::merge(&readers, Vec::new(), &mut |_| Ok(())).unwrap();
+    files.push(("two-dictionaries", two));
+    files.push(("merged-dictionaries", merged));
+    let options = small().coder(coder(Coding::Pv, 8)).dictionary_file("words.dict");
+    files.push(("dictionary-file", three(options)));
+    files
+}
+
+/// Opens what may have its dictionary beside it.
+fn open(path: &Path) -> fiche::Result<Reader> {
+    let folder = InFolder::new(path.parent().unwrap());
+    OpenOptions::default().resolve(Arc::new(folder)).open(Arc::new(FileSource::open(path)?))
+}
+
 fn good_files() -> Vec<(&'static str, Vec<u8>)> {
     let of = |codec| three(small().codec(codec));
     let merged = {
@@ -182,6 +231,15 @@ fn good_files() -> Vec<(&'static str, Vec<u8>)> {
         ("appended", appended),
         ("cut-off-append", cut_append),
     ]
+    .into_iter()
+    .chain(with_dictionaries())
+    .collect()
+}
+
+/// The manifest of a file that was just made.
+fn manifest_of(bytes: Vec<u8>) -> String {
+    let known = coder(Coding::Pv, 8).dictionary().clone();
+    manifest(&OpenOptions::default().dictionary(known).open(Arc::new(bytes)).unwrap())
 }
 
 #[test]
@@ -189,12 +247,15 @@ fn good_files_read_as_their_manifests_say() {
     let folder = golden("v1");
     if blessing() {
         fs::create_dir_all(&folder).unwrap();
+        if !folder.join("words.dict").exists() {
+            let dictionary = coder(Coding::Pv, 8).dictionary().clone();
+            fs::write(folder.join("words.dict"), dictionary.write_to(Vec::new()).unwrap()).unwrap();
+        }
         for (name, bytes) in good_files() {
             let path = folder.join(format!("{name}.fiche"));
             if !path.exists() {
                 fs::write(&path, &bytes).unwrap();
-                let text = manifest(&Reader::open(Arc::new(bytes)).unwrap());
-                fs::write(path.with_extension("txt"), text).unwrap();
+                fs::write(path.with_extension("txt"), manifest_of(bytes)).unwrap();
             }
         }
     }
@@ -204,7 +265,7 @@ fn good_files_read_as_their_manifests_say() {
         if path.extension().is_none_or(|e| e != "fiche") {
             continue;
         }
-        let reader = Reader::open(Arc::new(FileSource::open(&path).unwrap())).unwrap();
+        let reader = open(&path).unwrap();
         let expected = fs::read_to_string(path.with_extension("txt")).unwrap();
         assert!(manifest(&reader) == expected, "{} reads as something else", path.display());
         let report = reader.verify(2, &mut |_| Ok(())).unwrap();
@@ -215,11 +276,13 @@ fn good_files_read_as_their_manifests_say() {
             + info.envelope_bytes
             + info.checksum_bytes
             + info.record_bytes
+            + info.dictionary_bytes
+            + info.model_bytes
             + info.superseded_bytes;
         assert_eq!(parts, info.stored_bytes, "{}", path.display());
         files += 1;
     }
-    assert!(files >= 18, "golden/v1 has only {files} files");
+    assert!(files >= 28, "golden/v1 has only {files} files");
 }
 
 /// What the files written today read as is what those of the past read as.
@@ -227,7 +290,7 @@ fn good_files_read_as_their_manifests_say() {
 fn files_written_now_read_as_the_golden_ones() {
     for (name, bytes) in good_files() {
         let expected = fs::read_to_string(golden("v1").join(name).with_extension("txt")).unwrap();
-        assert!(manifest(&Reader::open(Arc::new(bytes)).unwrap()) == expected, "{name}");
+        assert!(manifest_of(bytes) == expected, "{name}");
     }
 }
 
@@ -367,6 +430,43 @@ fn bad_files() -> Vec<(&'static str, Vec<u8>)> {
                 reseal(b, &footer);
             }),
         ),
+        ("missing-dictionary", {
+            let file = "no-such-file.dict";
+            three(small().coder(coder(Coding::Pv, 8)).dictionary_file(file))
+        }),
+        ("another-dictionary", {
+            // It is there, but of another digest.
+            three(small().coder(coder(Coding::Pv, 9)).dictionary_file("words.dict"))
+        }),
+        ("flip-in-dictionary", {
+            let mut bytes = three(small().coder(coder(Coding::Zz, 8)));
+            let piece = sections(&bytes).into_iter().find(|s| s.kind == 9).unwrap();
+            bytes[piece.payload + 100] ^= 1;
+            bytes
+        }),
+        ("flip-in-model", {
+            let mut bytes = three(small().coder(coder(Coding::ZzPrimed, 8)));
+            let model = sections(&bytes).into_iter().find(|s| s.kind == 2).unwrap();
+            bytes[model.payload + 100] ^= 1;
+            bytes
+        }),
+        ("no-such-dictionary", {
+            // Behind codec and flags, the run says which.
+            let mut bytes = three(small().coder(coder(Coding::Uv, 8)));
+            let at = table(&bytes);
+            assert_eq!(bytes[at.payload + 5..at.payload + 8], [16, 2, 0]);
+            bytes[at.payload + 7] = 1;
+            reseal(&mut bytes, &at);
+            bytes
+        }),
+        ("no-dictionary", {
+            let mut bytes = three(small().coder(coder(Coding::Uv, 8)));
+            let at = table(&bytes);
+            // A codec's flags and one: the length of the list of lengths takes the place.
+            bytes[at.payload + 6] = 0;
+            reseal(&mut bytes, &at);
+            bytes
+        }),
         ("section-at-another-place", {
             // The same sections two bytes later: their checksums hold their positions.
             let mut bytes = good.clone();
@@ -382,7 +482,8 @@ fn bad_files() -> Vec<(&'static str, Vec<u8>)> {
 
 /// What reading all of it gives, as text.
 fn outcome(bytes: Vec<u8>) -> String {
-    let result = Reader::open(Arc::new(bytes)).and_then(|reader| {
+    let options = OpenOptions::default().resolve(Arc::new(InFolder::new(golden("v1"))));
+    let result = options.open(Arc::new(bytes)).and_then(|reader| {
         reader.read_at(0, &mut vec![0; reader.len() as usize])?;
         reader.entries(0).collect::<fiche::Result<Vec<_>>>()
     });
@@ -405,7 +506,7 @@ fn bad_files_give_their_named_errors() {
         fs::write(folder.join("ERRORS"), errors).unwrap();
     }
     let errors = fs::read_to_string(folder.join("ERRORS")).unwrap();
-    assert!(errors.lines().count() >= 21);
+    assert!(errors.lines().count() >= 27);
     for line in errors.lines() {
         let (name, expected) = line.split_once(": ").unwrap();
         let bytes = fs::read(folder.join(format!("{name}.fiche"))).unwrap();

@@ -4,8 +4,8 @@ python second_reader.py FILE.fiche         prints what the file holds, a line a 
 python second_reader.py --check FOLDER     compares every NAME.fiche with its NAME.txt
 python second_reader.py --refuse FOLDER    every *.fiche there has to be refused
 
-Needs Python 3.10 or newer, and a Zstandard module that can do without magic numbers:
-`pip install zstandard`.
+Needs Python 3.10 or newer, BLAKE3, and a Zstandard module that can do without magic numbers:
+`pip install blake3 zstandard`. Dictionary files are looked for beside the archive.
 """
 
 import bz2
@@ -20,14 +20,18 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, Callable, Iterator
 
+import blake3
 import zstandard
 
 MAGIC = bytes.fromhex("8F 66 69 63 68 65 0D 0A")
 MARKER = bytes.fromhex("9E F1 C4 E5")
 HEADER = TRAILER = 32
 CHECKSUM, BLOCK_CHECKSUM = 4, 0x66696300
-CHAPTER_TABLE, RECORD_PAGE, NODE, NAME_PAGE, FOOTER = 3, 4, 6, 7, 8
-SECTIONS = {CHAPTER_TABLE: "chapter table", RECORD_PAGE: "record page", NODE: "node",
+ARCHIVE_FILE, DICTIONARY_FILE = 1, 2
+DICTIONARY, MODEL, CHAPTER_TABLE, RECORD_PAGE = 1, 2, 3, 4
+NODE, NAME_PAGE, FOOTER, DICTIONARY_PIECE = 6, 7, 8, 9
+SECTIONS = {DICTIONARY: "dictionary", DICTIONARY_PIECE: "dictionary piece", MODEL: "model",
+            CHAPTER_TABLE: "chapter table", RECORD_PAGE: "record page", NODE: "node",
             NAME_PAGE: "name page", FOOTER: "footer"}
 NO_NAMES, INCREASING, BY_NAME_PAGES = 0, 1, 2
 KINDS = ("data", "file", "directory", "symlink", "hardlink", "fifo", "character-device",
@@ -166,13 +170,13 @@ def read_at(file: BinaryIO, position: int, length: int, limit: int, what: str) -
     return data
 
 
-def read_header(file: BinaryIO, size: int) -> int:
+def read_header(file: BinaryIO, size: int, kind: int = ARCHIVE_FILE) -> int:
     """The guard, or 0 where it is not set or was not written whole."""
     header = Cursor(read_at(file, 0, HEADER, size, "header"), "header", 0)
     header.require(header.take(8) == MAGIC, "not a fiche file")
     header.require(header.fixed(2) == 1, "version")
     header.fixed(2)  # a larger minor version adds only what may be ignored
-    header.require(header.fixed(1) == 1, "kind of file")
+    header.require(header.fixed(1) == kind, "kind of file")
     header.require(header.fixed(3) == 0, "reserved bytes")
     header.require(header.fixed(4) == crc32c(header.data[:16]), "checksum")
     guard, checksum = header.fixed(8), header.fixed(4)
@@ -196,9 +200,11 @@ def read_section(file: BinaryIO, kind: int, position: int, length: int, limit: i
     section.require(section.take(4) == MARKER, "marker")
     section.require(section.fixed(1) == kind, "kind of section")
     compressed = section.fixed(1)
-    section.require(compressed <= (kind not in (CHAPTER_TABLE, FOOTER)), "flags")
+    bare = kind in (CHAPTER_TABLE, FOOTER)
+    section.require(compressed <= (not bare), "flags")
     offset, number, stored_length = section.varint(), section.varint(), section.varint()
-    section.require(offset == 0 or kind in (CHAPTER_TABLE, RECORD_PAGE), "offset")
+    has_offset = kind in (CHAPTER_TABLE, RECORD_PAGE, DICTIONARY_PIECE)
+    section.require(offset == 0 or has_offset, "offset")
     section.require(number == 0 or kind != FOOTER, "number")
     decoded_length = section.varint() if compressed else stored_length
     payload = section.part(stored_length, "payload")
@@ -210,8 +216,8 @@ def read_section(file: BinaryIO, kind: int, position: int, length: int, limit: i
     return Section(position, offset, number, payload)
 
 
-def find_footer(file: BinaryIO, size: int) -> tuple[Section, int]:
-    """The footer of a file of that size, and where its section starts."""
+def find_footer(file: BinaryIO, size: int, kind: int = FOOTER) -> tuple[Section, int]:
+    """The section that a file of that size ends with, and where it starts."""
     position = size - TRAILER
     require(position >= HEADER, "trailer", max(position, 0))
     trailer = Cursor(read_at(file, position, TRAILER, size, "trailer"), "trailer", position)
@@ -220,7 +226,7 @@ def find_footer(file: BinaryIO, size: int) -> tuple[Section, int]:
     trailer.require(trailer.fixed(4) == crc32c(trailer.data[:20]), "checksum")
     trailer.require(trailer.take(8) == MAGIC[::-1], "magic")
     trailer.require(start + length == position, "place of the footer")
-    return read_section(file, FOOTER, start, length, position), start
+    return read_section(file, kind, start, length, position), start
 
 
 # Codecs
@@ -257,11 +263,12 @@ def decode_lz4(data: bytes, length: int) -> bytes:
         out += (piece * (match // len(piece) + 1))[:match]
 
 
-def decode_zstd(data: bytes, length: int) -> bytes:
-    # Neither checksum nor dictionary: the flags in the first byte that tell of them.
+def decode_zstd(data: bytes, length: int, dictionary: object = None) -> bytes:
+    # Neither checksum nor dictionary number: the flags in the first byte that tell of them.
     if data[0] & 0b1111:
         raise ValueError("flags of the frame")
-    frame = zstandard.ZstdDecompressor(format=zstandard.FORMAT_ZSTD1_MAGICLESS).decompressobj()
+    frame = zstandard.ZstdDecompressor(
+        dict_data=dictionary, format=zstandard.FORMAT_ZSTD1_MAGICLESS).decompressobj()
     decoded, at = bytearray(), 0
     # In small pieces, so that a frame that lies about its length cannot fill the memory.
     while at < len(data) and not frame.eof and len(decoded) <= length:
@@ -320,6 +327,8 @@ class Block:
     position: int
     stored: int  # without its checksum
     codec: int
+    dictionary: int | None
+    model: int | None
 
 
 @dataclass(eq=False)
@@ -363,6 +372,7 @@ class Archive:
     chapters: list[Chapter] = field(default_factory=list)
     trees: list[Tree] = field(default_factory=list)
     superseded: list[tuple[int, int, int]] = field(default_factory=list)
+    others: list[tuple[int, int, int]] = field(default_factory=list)
 
 
 def open_archive(file: BinaryIO) -> Archive:
@@ -429,8 +439,10 @@ def extend_footer(archive: Archive, footer: Cursor, limit: int) -> None:
         archive.superseded.append((position, length, checksum))
         end = position + length
     for _ in range(footer.varint()):
-        kind, _, _ = footer.fixed(1), footer.varint(), footer.varint()
-        footer.require(kind >= 128, "kind of another section")
+        kind, position, length = footer.fixed(1), footer.varint(), footer.varint()
+        footer.require(kind >= 128 or kind in (DICTIONARY, MODEL), "kind of another section")
+        footer.require(position + length <= limit, "place of another section")
+        archive.others.append((kind, position, length))
     footer.require(footer.varint() == 0, "other files")
     for _ in range(2 * footer.varint()):
         footer.sized()  # a key or value of a note, which is for people
@@ -475,14 +487,19 @@ def read_chapter_table(archive: Archive, chapter: Chapter) -> list[Block]:
         count = table.varint()
         table.require(1 <= count <= chapter.count - len(blocks), "count of blocks")
         codec, flags = table.fixed(1), table.fixed(1)
-        table.require(codec < len(DECODERS), "codec")
-        # Parts, dictionaries and models have flags, but there is none to refer to.
-        table.require(flags == 0, "flags of a run")
+        table.require(codec < len(DECODERS) or codec in CODINGS, "codec")
+        # Parts have a flag, but there is none to refer to.
+        table.require(flags & ~6 == 0, "flags of a run")
+        dictionary = table.varint() if flags & 2 else None
+        model = table.varint() if flags & 4 else None
+        for place in filter(None, (dictionary, model)):
+            table.require(place < len(archive.others), "place of a dictionary")
         for length, stored in zip(read_lengths(table, count), read_lengths(table, count)):
             table.require(length <= LONGEST_BLOCK, "length of a block")
             table.require(stored <= length, "stored length of a block")
             number = chapter.number + len(blocks)
-            blocks.append(Block(number, offset, length, position, stored, codec))
+            blocks.append(
+                Block(number, offset, length, position, stored, codec, dictionary, model))
             offset += length
             position += stored + CHECKSUM
     table.require(len(blocks) == chapter.count, "count of blocks")
@@ -500,16 +517,204 @@ def read_chapter_table(archive: Archive, chapter: Chapter) -> list[Block]:
     return blocks
 
 
+# What blocks share
+
+@lru_cache(8)
+def read_description(archive: Archive, place: int) -> tuple[bytes, int, str, list, int]:
+    """Digest, length and name of a dictionary, its pieces, and where its section lies."""
+    kind, position, length = archive.others[place]
+    require(kind == DICTIONARY, "dictionary", position)
+    section = read_section(archive.file, DICTIONARY, position, length, archive.limit)
+    section.payload.require(section.number == place, "number")
+    return parse_description(section)
+
+
+def parse_description(section: Section) -> tuple[bytes, int, str, list, int]:
+    payload, position = section.payload, section.position
+    digest, length, name = payload.take(32), payload.varint(), payload.sized().decode()
+    count = payload.varint()
+    payload.require(length <= 1 << 30, "length")
+    payload.require(count == (0 if name else -(-length // PIECE)), "count of pieces")
+    lengths = [payload.varint() for _ in range(count)]
+    payload.finish()
+    start, pieces = position - sum(lengths), []
+    for length_of_piece in lengths:
+        pieces.append((start, length_of_piece))
+        start += length_of_piece
+    return digest, length, name, pieces, position
+
+
+PIECE = 4 << 20
+
+
+def join_pieces(file: BinaryIO, description: tuple) -> bytes:
+    digest, length, _, pieces, position = description
+    whole = bytearray()
+    for number, (start, stored) in enumerate(pieces):
+        piece = read_section(file, DICTIONARY_PIECE, start, stored, position)
+        piece.payload.require((piece.offset, piece.number) == (len(whole), number), "place")
+        expected = min(PIECE, length - len(whole))
+        piece.payload.require(len(piece.payload.data) == expected, "length")
+        whole += piece.payload.data
+    require(blake3.blake3(bytes(whole)).digest() == digest, "dictionary: digest", position)
+    return bytes(whole)
+
+
+@lru_cache(8)
+def read_dictionary(archive: Archive, place: int) -> bytes:
+    description = read_description(archive, place)
+    digest, _, name, _, position = description
+    if not name:
+        return join_pieces(archive.file, description)
+    require("/" not in name and name != "..", "name of a dictionary", position)
+    path = Path(archive.file.name).parent / name
+    require(path.is_file(), "missing dictionary", position)
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        read_header(file, size, DICTIONARY_FILE)
+        section, _ = find_footer(file, size, DICTIONARY)
+        described = parse_description(section)
+        require(described[0] == digest and not described[2], "missing dictionary", position)
+        return join_pieces(file, described)
+
+
+@lru_cache(8)
+def read_model(archive: Archive, place: int) -> tuple[bytes, tuple[bytes, bytes]]:
+    """The digest of a model, and what is before streams of lengths and of offsets."""
+    kind, position, length = archive.others[place]
+    require(kind == MODEL, "model", position)
+    section = read_section(archive.file, MODEL, position, length, archive.limit)
+    payload = section.payload
+    payload.require(section.number == place, "number")
+    digest = blake3.blake3(payload.data).digest()
+    payload.require(payload.fixed(1) == 20, "coding")
+    primes = payload.sized(), payload.sized()
+    payload.finish()
+    return digest, primes
+
+
+def block_mark(archive: Archive, block: Block) -> int:
+    if block.dictionary is None:
+        return block.codec
+    tag = read_description(archive, block.dictionary)[0][:2]
+    if block.model is not None:
+        tag = bytes(a ^ b for a, b in zip(tag, read_model(archive, block.model)[0]))
+    return block.codec + 256 * int.from_bytes(tag, "little")
+
+
+def copy_factors(factors: Iterator[tuple[int, int]], length: int, dictionary: bytes) -> bytes:
+    """Length 0 is a literal, whose offset is its byte."""
+    out = bytearray()
+    for count, offset in factors:
+        if count == 0:
+            out.append(offset)
+        elif offset + count > len(dictionary) or len(out) + count > length:
+            raise ValueError("factor outside of the dictionary or the block")
+        else:
+            out += dictionary[offset:offset + count]
+    return bytes(out)
+
+
+def read_stream(cursor: Cursor, before: bytes | None = None) -> bytes:
+    length = cursor.varint()
+    stored = cursor.sized()
+    cursor.require(length <= LONGEST_BLOCK * 10, "length of a stream")
+    if len(stored) == length:
+        return stored
+    inflate = zlib.decompressobj(wbits=-15, **({"zdict": before} if before else {}))
+    stream = decode_stream(inflate, stored, length)
+    cursor.require(len(stream) == length, "length of a stream")
+    return stream
+
+
+def words(data: bytes) -> list[int]:
+    return [int.from_bytes(data[at:at + 4], "little") for at in range(0, len(data), 4)]
+
+
+def decode_uv(data: bytes, length: int, dictionary: bytes, model: object) -> bytes:
+    cursor = Cursor(data, "factors", 0)
+    lengths = [cursor.varint() for _ in range(cursor.varint())]
+    offsets = words(cursor.take(4 * len(lengths)))
+    cursor.finish()
+    return copy_factors(zip(lengths, offsets), length, dictionary)
+
+
+def decode_pv(data: bytes, length: int, dictionary: bytes, model: object) -> bytes:
+    cursor = Cursor(data, "factors", 0)
+    lengths = [cursor.varint() for _ in range(cursor.varint())]
+    bits = max((len(dictionary) - 1).bit_length() if dictionary else 0, 8)
+    packed = cursor.fixed((bits * len(lengths) + 7) // 8)
+    cursor.finish()
+    offsets = [packed >> bits * at & (1 << bits) - 1 for at in range(len(lengths))]
+    return copy_factors(zip(lengths, offsets), length, dictionary)
+
+
+def decode_zz(data: bytes, length: int, dictionary: bytes, model: tuple | None) -> bytes:
+    cursor = Cursor(data, "factors", 0)
+    count, before = cursor.varint(), model or (None, None)
+    stream = Cursor(read_stream(cursor, before[0]), "lengths", 0, False)
+    lengths = [stream.varint() for _ in range(count)]
+    stream.finish()
+    offsets = words(read_stream(cursor, before[1]))
+    cursor.finish()
+    cursor.require(len(offsets) == count, "count of offsets")
+    return copy_factors(zip(lengths, offsets), length, dictionary)
+
+
+def decode_zzz(data: bytes, length: int, dictionary: bytes, model: object) -> bytes:
+    cursor = Cursor(data, "factors", 0)
+    least = cursor.varint()
+    lengths = Cursor(read_stream(cursor), "lengths", 0, False)
+    offsets, literals = iter(words(read_stream(cursor))), Cursor(read_stream(cursor), "literals", 0)
+    cursor.finish()
+    out = bytearray()
+    while lengths.at < len(lengths.data):
+        count = lengths.varint()
+        if count >= least:
+            out += copy_factors([(count, next(offsets, -count))], length, dictionary)
+        else:
+            out += literals.take(count or lengths.varint())
+    literals.finish()
+    cursor.require(next(offsets, None) is None, "count of offsets")
+    return bytes(out)
+
+
+def decode_zlib_primed(data: bytes, length: int, dictionary: bytes, model: object) -> bytes:
+    cursor = Cursor(data, "block", 0)
+    start = 1024 * cursor.varint()
+    cursor.require(start <= len(dictionary), "region")
+    before = dictionary[start:start + (32 << 10)]
+    inflate = zlib.decompressobj(wbits=-15, **({"zdict": before} if before else {}))
+    return decode_stream(inflate, cursor.data[cursor.at:], length)
+
+
+def decode_zstd_dict(data: bytes, length: int, dictionary: bytes, model: object) -> bytes:
+    return decode_zstd(data, length, zstandard.ZstdCompressionDict(
+        dictionary, dict_type=zstandard.DICT_TYPE_RAWCONTENT) if dictionary else None)
+
+
+CODINGS = {16: decode_uv, 17: decode_pv, 18: decode_zz, 19: decode_zzz, 20: decode_zz,
+           21: decode_zlib_primed, 22: decode_zstd_dict}
+
+
 @lru_cache(2)
 def read_block(archive: Archive, block: Block) -> bytes:
     what = f"block {block.number}"
     data = read_at(archive.file, block.position, block.stored + CHECKSUM, archive.limit, what)
     data, checksum = data[:-CHECKSUM], int.from_bytes(data[-CHECKSUM:], "little")
-    codec = 0 if block.stored == block.length else block.codec
-    expected = (crc32c(data) + BLOCK_CHECKSUM + codec) % (1 << 32)
+    is_raw = block.stored == block.length
+    mark = 0 if is_raw else block_mark(archive, block)
+    expected = (crc32c(data) + BLOCK_CHECKSUM + mark) % (1 << 32)
     require(checksum == expected, f"{what}: checksum", block.position)
-    if block.stored == block.length:
+    if is_raw:
         return data
+    if block.codec in CODINGS:
+        require(block.dictionary is not None, f"{what}: dictionary", block.position)
+        dictionary = read_dictionary(archive, block.dictionary)
+        model = None if block.model is None else read_model(archive, block.model)[1]
+        coding = CODINGS[block.codec]
+        return decode(lambda data, length: coding(data, length, dictionary, model),
+                      data, block.length, what, block.position)
     return decode(DECODERS[block.codec], data, block.length, what, block.position)
 
 

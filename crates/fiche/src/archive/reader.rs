@@ -663,8 +663,13 @@ pub(super) fn decode_block(
     } else {
         decode_bytes(shared, block, bytes, start, buf, scratch)
     };
-    verified(shared, block, stored)?;
-    decoded.map_err(|e| e.at(place(block)))
+    // Who does not know where something lies says 0; dictionaries lie elsewhere.
+    let here = |error| match error {
+        Error::Corrupt { at: Place::Pos(0), .. } => Error::at(error, place(block)),
+        other => other,
+    };
+    verified(shared, block, stored).map_err(here)?;
+    decoded.map_err(here)
 }
 
 fn decode_bytes(

@@ -25,6 +25,10 @@ use crate::rlz::coder::Primes;
 use crate::rlz::store::Description;
 use crate::wire::{Digest, Put};
 
+/// A table leads to something that is not there, or is something else. Whose block it is, the
+/// reader knows.
+const LEADS_ELSEWHERE: Error = Error::Corrupt { what: "chapter table", at: Place::Pos(0) };
+
 /// Where dictionaries may be that are not in the archive.
 #[derive(Clone, Default)]
 pub(super) struct Known {
@@ -68,8 +72,7 @@ impl Shared {
     }
 
     fn slot(&self, place: u32) -> Result<&Slot> {
-        let found = u64::from(place);
-        self.slots.get(place as usize).ok_or(Error::Unsupported { what: "dictionary", found })
+        self.slots.get(place as usize).ok_or(LEADS_ELSEWHERE)
     }
 
     fn item<'a>(&self, slot: &'a Slot) -> Result<&'a Item> {
@@ -206,15 +209,11 @@ impl Shared {
         Ok(place)
     }
 
-    fn corrupt(&self, slot: &Slot) -> Error {
-        Error::Corrupt { what: "chapter table", at: Place::Pos(slot.found.at.pos) }
-    }
-
     fn primes(&self, place: u32) -> Result<(&Digest, &Primes)> {
         let slot = self.slot(place)?;
         match self.item(slot)? {
             Item::Model { digest, primes } => Ok((digest, primes)),
-            Item::Dictionary(_) => Err(self.corrupt(slot)),
+            Item::Dictionary(_) => Err(LEADS_ELSEWHERE),
         }
     }
 
@@ -222,7 +221,7 @@ impl Shared {
     pub fn mark(&self, coded: Coded) -> Result<u32> {
         let Some(place) = coded.dictionary else { return Ok(u32::from(coded.number)) };
         let slot = self.slot(place)?;
-        let description = self.description(place)?.ok_or_else(|| self.corrupt(slot))?;
+        let description = self.description(place)?.ok_or(LEADS_ELSEWHERE)?;
         let mut tag = description.digest.tag();
         if let Some(place) = coded.model {
             tag ^= self.primes(place)?.0.tag();
@@ -234,7 +233,7 @@ impl Shared {
     pub fn dictionary(&self, place: u32) -> Result<&Arc<Dictionary>> {
         let slot = self.slot(place)?;
         let load = || -> Result<Arc<Dictionary>> {
-            let description = self.description(place)?.ok_or_else(|| self.corrupt(slot))?;
+            let description = self.description(place)?.ok_or(LEADS_ELSEWHERE)?;
             let digest = description.digest;
             let known = &self.known.dictionaries;
             if let Some(dictionary) = known.iter().find(|known| known.digest() == digest) {
@@ -256,8 +255,7 @@ impl Shared {
 
     /// What a block that is coded so is decoded with.
     pub fn of(&self, coded: Coded) -> Result<crate::rlz::coder::Shared<'_>> {
-        let missing = Error::Corrupt { what: "chapter table", at: Place::Pos(0) };
-        let dictionary = self.dictionary(coded.dictionary.ok_or(missing)?)?;
+        let dictionary = self.dictionary(coded.dictionary.ok_or(LEADS_ELSEWHERE)?)?;
         let primes = coded.model.map(|place| self.primes(place)).transpose()?;
         Ok(crate::rlz::coder::Shared { dictionary, primes: primes.map(|(_, primes)| primes) })
     }
