@@ -47,7 +47,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if bytes.len() < 64 {
         return;
     }
-    let crc = |bytes: &[u8]| (crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32).to_le_bytes();
+    let crc =
+        |bytes: &[u8]| (crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32).to_le_bytes();
     bytes[..8].copy_from_slice(b"\x8Ffiche\r\n");
     let sum = crc(&bytes[..16]);
     bytes[16..20].copy_from_slice(&sum);

@@ -27,7 +27,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if writer.add_records(&split, &mut rest, &mut count).is_err() {
         return;
     }
-    let reader = Reader::open(Arc::new(writer.finish().expect("memory"))).expect("what was written");
+    let reader =
+        Reader::open(Arc::new(writer.finish().expect("memory"))).expect("what was written");
     let mut whole = vec![0; reader.len() as usize];
     reader.read_at(0, &mut whole).expect("content");
     // A gzipped WARC file is kept as what it holds.

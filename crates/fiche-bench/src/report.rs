@@ -340,7 +340,7 @@ pub fn summary(folder: &Path) -> Result<()> {
          order, in aligned pieces of 16 KiB; RANDOM reads 10,000 pieces of 16 KiB at random places, not \
          aligned; BATCH reads the same places in order. All engines read the same places in the same run; \
          what they read is held against the corpus. With blocks of 1 MiB, RANDOM reads the first 1,000 of the \
-         places only. Each measurement is a process of its own; results \
+         places only. Two threads, and reads from the device, are measured with blocks of 16 KiB. Each measurement is a process of its own; results \
          are medians of rounds in which all engines are interleaved. Sizes are those of all files that \
          reading needs, dictionary and index included.\n\n`make bench-archive DATA='FOLDER...' \
          ARGS='--cold'` writes this folder.\n\n\

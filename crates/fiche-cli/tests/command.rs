@@ -896,3 +896,139 @@ fn gzipped_warc_files_are_packed_as_what_they_hold() {
     let error = place.fails(2, &["pack", "cut.warc.gz", "-o", "n.fiche", "--records", "warc"]);
     assert!(error.contains("cut.warc.gz"), "{error}");
 }
+
+#[test]
+fn methods_with_a_dictionary_pack_and_read_like_any_other() {
+    let place = Place::new();
+    fs::create_dir(place.path("in")).unwrap();
+    for i in 0..5 {
+        fs::write(place.path(&format!("in/{i}")), text(60_000 + i, i as u64 % 3)).unwrap();
+    }
+    let all =
+        ["rlz-uv", "rlz-pv", "rlz-zz", "rlz-zzz", "rlz-zz-primed", "zlib-primed", "zstd-dict"];
+    for method in all {
+        let file = format!("{method}.fiche");
+        place.ok(&["pack", "in", "-o", &file, "--method", method, "--dict", "16K"]);
+        place.ok(&["verify", &file]);
+        let record = place.ok(&["cat", &file, "--record", "in/3"]);
+        assert!(record == text(60_003, 0), "{method}");
+        let piece = place.ok(&["cat", &file, "--record", "in/4", "--range", "50000+777"]);
+        assert!(piece == text(60_004, 1)[50_000..50_777], "{method}");
+        place.ok(&["unpack", &file, "-o", method]);
+        assert_eq!(describe(&place.path(method).join("in")), describe(&place.path("in")));
+        let info = String::from_utf8(place.ok(&["info", &file, "--json"])).unwrap();
+        let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+        assert_eq!(info["method"], method);
+        assert_eq!(info["dictionaries"][0]["logical_bytes"], 16 << 10);
+        assert!(info["dictionary_bytes"].as_u64().unwrap() > 100);
+        assert_eq!(info["model_bytes"].as_u64().unwrap() > 0, method == "rlz-zz-primed");
+        // The same bytes for any number of threads.
+        let again = ["pack", "in", "-o", "2.fiche", "--method", method, "--dict", "16K", "-fT1"];
+        place.ok(&again);
+        assert!(fs::read(place.path("2.fiche")).unwrap() == fs::read(place.path(&file)).unwrap());
+    }
+    // What is added takes the dictionary that is there.
+    fs::write(place.path("more"), text(50_000, 2)).unwrap();
+    place.ok(&["append", "rlz-pv.fiche", "more"]);
+    let info = String::from_utf8(place.ok(&["info", "rlz-pv.fiche", "--json"])).unwrap();
+    let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+    assert_eq!(info["dictionaries"].as_array().unwrap().len(), 1);
+    assert!(place.ok(&["cat", "rlz-pv.fiche", "--record", "more"]) == text(50_000, 2));
+    // Joined archives share what is equal, and keep what is not.
+    fs::write(place.path("other"), text(90_000, 9)).unwrap();
+    place.ok(&["pack", "other", "-o", "o.fiche", "--method", "rlz-zzz", "--min-literal", "6"]);
+    place.ok(&["merge", "rlz-pv.fiche", "o.fiche", "-o", "m.fiche"]);
+    place.ok(&["verify", "m.fiche"]);
+    assert!(place.ok(&["cat", "m.fiche", "--record", "other"]) == text(90_000, 9));
+    // A stream, which is sampled from a copy.
+    let stream = text(300_000, 4);
+    let done = place.pipe(&["pack", "-", "-o", "s.fiche", "--method", "rlz-zz"], &stream);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(place.ok(&["cat", "s.fiche"]) == stream);
+    assert!(fs::metadata(place.path("s.fiche")).unwrap().len() < 150_000);
+    // And odd ones.
+    for (name, bytes) in [("empty", vec![]), ("one", vec![7]), ("short", b"abc".to_vec())] {
+        fs::write(place.path(name), &bytes).unwrap();
+        for method in all {
+            place.ok(&["pack", name, "-o", "x.fiche", "-f", "--method", method]);
+            assert_eq!(place.ok(&["cat", "x.fiche"]), bytes, "{method} {name}");
+        }
+    }
+}
+
+#[test]
+fn dictionary_files_are_found_beside_the_archive_or_where_they_are_said_to_be() {
+    let place = Place::new();
+    fs::write(place.path("a"), text(200_000, 1)).unwrap();
+    fs::write(place.path("b"), text(100_000, 2)).unwrap();
+    fs::create_dir(place.path("dicts")).unwrap();
+    place.ok(&["dict", "build", "a", "b", "-o", "dicts/words.dict", "--size", "32K"]);
+    let info = String::from_utf8(place.ok(&["info", "dicts/words.dict"])).unwrap();
+    assert!(info.contains("dictionary") && info.contains("32768 bytes"), "{info}");
+    let method = ["--method", "rlz-pv", "--dict", "dicts/words.dict"];
+    place.ok(&[&["pack", "a", "-o", "a.fiche"][..], &method].concat());
+    let alone = ["pack", "a", "-o", "alone.fiche", "--method", "rlz-pv", "--dict", "32K"];
+    place.ok(&alone);
+    let len = |name: &str| fs::metadata(place.path(name)).unwrap().len();
+    assert!(len("a.fiche") < len("alone.fiche"));
+    // It is not beside the archive.
+    let error = place.fails(5, &["cat", "a.fiche"]);
+    assert!(error.contains("a.fiche: missing: dictionary with digest"), "{error}");
+    assert!(place.ok(&["cat", "a.fiche", "--dict", "dicts/words.dict"]) == text(200_000, 1));
+    place.ok(&["verify", "a.fiche", "--dict", "dicts/words.dict"]);
+    place.ok(&["ls", "a.fiche"]);
+    fs::copy(place.path("dicts/words.dict"), place.path("words.dict")).unwrap();
+    assert!(place.ok(&["cat", "a.fiche"]) == text(200_000, 1));
+    place.ok(&["unpack", "a.fiche", "-o", "back"]);
+    // Another one under its name is refused.
+    place.ok(&["dict", "build", "b", "-o", "words.dict", "--size", "32K", "--force"]);
+    place.fails(5, &["cat", "a.fiche"]);
+    // A damaged one, one that is none, and an archive for one.
+    let mut damaged = fs::read(place.path("words.dict")).unwrap();
+    damaged[100] ^= 1;
+    fs::write(place.path("words.dict"), damaged).unwrap();
+    let error = place.fails(3, &["cat", "a.fiche", "--dict", "words.dict"]);
+    assert!(error.contains("words.dict: damaged: dictionary piece"), "{error}");
+    place.fails(3, &["cat", "a.fiche"]);
+    place.fails(2, &["cat", "a.fiche", "--dict", "a"]);
+    place.fails(4, &["cat", "a.fiche", "--dict", "a.fiche"]);
+    place.fails(4, &["cat", "dicts/words.dict"]);
+    place.fails(5, &["pack", "a", "-o", "x.fiche", "--method", "rlz-uv", "--dict", "nowhere"]);
+    assert!(!place.path("x.fiche").exists());
+    // A dictionary inside an archive that is damaged is replaced by one from outside.
+    place.ok(&["pack", "a", "b", "-o", "in.fiche", "--method", "rlz-uv", "--dict", "32K"]);
+    let mut file = fs::read(place.path("in.fiche")).unwrap();
+    file[200] ^= 1;
+    fs::write(place.path("in.fiche"), file).unwrap();
+    place.fails(3, &["cat", "in.fiche"]);
+    place.fails(3, &["verify", "in.fiche"]);
+    let whole = [text(200_000, 1), text(100_000, 2)].concat();
+    assert!(place.ok(&["cat", "in.fiche", "--dict", "dicts/words.dict"]) == whole);
+}
+
+#[test]
+fn wrong_options_of_dictionaries_are_refused() {
+    let place = Place::new();
+    fs::write(place.path("a"), text(100_000, 1)).unwrap();
+    fn pack<'a>(more: &[&'a str]) -> Vec<&'a str> {
+        [&["pack", "a", "-o", "x.fiche"][..], more].concat()
+    }
+    for (code, options) in [
+        (2, &["--method", "rlz-xy"][..]),
+        (2, &["--method", "rlz-uv", "--level", "3"]),
+        (2, &["--method", "rlz-zz", "--level", "13"]),
+        (2, &["--method", "zlib-primed", "--level", "10"]),
+        (2, &["--method", "zstd-dict", "--level", "0"]),
+        (2, &["--method", "rlz-zzz", "--min-literal", "0"]),
+        (2, &["--method", "rlz-uv", "--dict", "0"]),
+        (2, &["--method", "rlz-uv", "--sample", "0"]),
+        (2, &["--method", "lz4", "--dict", "1M"]),
+        (2, &["--dict", "1M"]),
+        (6, &["--method", "rlz-uv", "--dict", "2G"]),
+    ] {
+        place.fails(code, &pack(options));
+        assert!(!place.path("x.fiche").exists(), "{options:?}");
+    }
+    let error = place.fails(2, &pack(&["--method", "rlz-xy"]));
+    assert!(error.contains("rlz-zz-primed"), "{error}");
+}

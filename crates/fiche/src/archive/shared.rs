@@ -220,7 +220,6 @@ impl Shared {
     /// The mark that the checksums of blocks are made with that are coded so.
     pub fn mark(&self, coded: Coded) -> Result<u32> {
         let Some(place) = coded.dictionary else { return Ok(u32::from(coded.number)) };
-        let slot = self.slot(place)?;
         let description = self.description(place)?.ok_or(LEADS_ELSEWHERE)?;
         let mut tag = description.digest.tag();
         if let Some(place) = coded.model {
