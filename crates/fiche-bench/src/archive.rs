@@ -13,6 +13,7 @@ use fiche::testing::Random;
 use crate::engine::{Corpus, Engine, Result};
 use crate::engines::{self, show, size};
 use crate::measure::{Mode, Pass, pass, queries, verify};
+use crate::paper;
 use crate::report::{self, Row};
 use crate::worker::{self, DOCUMENTS, Report};
 
@@ -45,6 +46,12 @@ pub struct Args {
     /// Measure from the device as well, with the system's caches dropped: needs root
     #[arg(long)]
     cold: bool,
+    /// The paper's methods with dictionaries in place of the peers: its figures and tables
+    #[arg(long, conflicts_with = "cold")]
+    paper: bool,
+    /// With --paper: sizes of the dictionary, in order
+    #[arg(long, value_delimiter = ',', default_value = "1M,4M,16M")]
+    dictionaries: Vec<String>,
 }
 
 /// The block length of the paper's that is measured in every way: of the others, what two threads
@@ -71,14 +78,24 @@ pub fn run(args: &Args) -> Result<()> {
         if args.rounds == 0 {
             continue;
         }
+        if args.paper {
+            let longer = paper::longer(&corpus, &work)?;
+            paper::write(&args.output, &corpus, &rows, &args.dictionaries, &longer)?;
+            report::csv(&args.output, &format!("{}-paper", corpus.name), &corpus, &rows)?;
+            continue;
+        }
         report::write(&args.output, &corpus, &rows)?;
     }
-    if args.rounds == 0 { Ok(()) } else { report::summary(&args.output) }
+    if args.rounds == 0 || args.paper { Ok(()) } else { report::summary(&args.output) }
 }
 
 /// All engines by name, for these block lengths.
 fn names(args: &Args) -> Vec<String> {
     let mut names = vec!["plain".to_owned()];
+    if args.paper {
+        names.extend(paper::names(&args.dictionaries));
+        return names;
+    }
     for block in &args.blocks {
         for method in ["copy 0", "lz4 1", "lz4 9", "zlib 9"] {
             names.push(format!("fiche {method} {block}"));
@@ -177,7 +194,7 @@ fn measure(args: &Args, corpus: &Corpus, work: &Path) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn build(engine: &dyn Engine, corpus: &Corpus, folder: &Path) -> Result<()> {
+pub fn build(engine: &dyn Engine, corpus: &Corpus, folder: &Path) -> Result<()> {
     let done = folder.join("done");
     if done.exists() {
         return Ok(());
@@ -230,7 +247,7 @@ fn jobs_of(
             (false, true) => 10,
             (false, false) => 1,
         };
-        let is_main = block_of(name).is_none_or(|len| len == MAIN_BLOCK);
+        let is_main = !args.paper && block_of(name).is_none_or(|len| len == MAIN_BLOCK);
         for cold in [false, true].into_iter().take(1 + usize::from(args.cold && is_main)) {
             if cold && mode != Mode::Random {
                 continue;

@@ -12,6 +12,7 @@ mod engine;
 mod engines;
 mod measure;
 mod model;
+mod paper;
 mod plot;
 mod report;
 mod worker;

@@ -99,6 +99,17 @@ const HEAD: &str = "corpus,engine,refused,stored bytes,percent,mode,state,thread
 
 /// Writes the CSV, the table and the plots of one corpus.
 pub fn write(folder: &Path, corpus: &Corpus, rows: &[Row]) -> Result<()> {
+    csv(folder, &corpus.name, corpus, rows)?;
+    for mode in Mode::ALL {
+        let svg = plot(corpus, rows, mode);
+        std::fs::write(folder.join(format!("{}-{}.svg", corpus.name, mode.name())), svg)?;
+    }
+    std::fs::write(folder.join(format!("{}.md", corpus.name)), table(corpus, rows)?)?;
+    Ok(())
+}
+
+/// Writes all rows of one corpus for machines, under this name.
+pub fn csv(folder: &Path, name: &str, corpus: &Corpus, rows: &[Row]) -> Result<()> {
     let mut csv =
         format!("# {}: {} bytes in {} files\n", corpus.name, corpus.len, corpus.documents.len());
     writeln!(csv, "# {}", machine())?;
@@ -129,12 +140,7 @@ pub fn write(folder: &Path, corpus: &Corpus, rows: &[Row]) -> Result<()> {
             r.peak_bytes,
         )?;
     }
-    std::fs::write(folder.join(format!("{}.csv", corpus.name)), csv)?;
-    for mode in Mode::ALL {
-        let svg = plot(corpus, rows, mode);
-        std::fs::write(folder.join(format!("{}-{}.svg", corpus.name, mode.name())), svg)?;
-    }
-    std::fs::write(folder.join(format!("{}.md", corpus.name)), table(corpus, rows)?)?;
+    std::fs::write(folder.join(format!("{name}.csv")), csv)?;
     Ok(())
 }
 

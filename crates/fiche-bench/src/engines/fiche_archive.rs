@@ -7,12 +7,25 @@ use std::sync::Arc;
 
 use fiche::archive::{Entry, OpenOptions, Options, Reader, Writer};
 use fiche::codec::Codec;
+use fiche::rlz::{Coder, Coding, Sampling};
 use fiche::{FileSource, ReadAt};
 
 use crate::engine::{Corpus, Engine, Opened, Reads, Result};
 
+/// How blocks are compressed.
+pub enum Method {
+    Codec(Codec),
+    /// With a dictionary of this length; for `zlib-primed`, whether a block is primed with its
+    /// neighbourhood or with the first region.
+    Coding {
+        coding: Coding,
+        dictionary: u64,
+        is_near: bool,
+    },
+}
+
 pub struct Archive {
-    pub codec: Codec,
+    pub method: Method,
     pub level: i32,
     pub block: usize,
     /// Each file of the corpus is a record; blocks end where records do.
@@ -22,11 +35,21 @@ pub struct Archive {
 
 impl Engine for Archive {
     fn build(&self, corpus: &Corpus, folder: &Path) -> Result<()> {
-        let options = Options::default()
-            .codec(self.codec)
-            .level(self.level)
-            .block_len(self.block)
-            .align_records(self.align);
+        let options = match self.method {
+            Method::Codec(codec) => Options::default().codec(codec).level(self.level),
+            Method::Coding { coding, dictionary, is_near } => {
+                let source = FileSource::open(&corpus.whole)?;
+                let dictionary = Arc::new(Sampling::default().len(dictionary).run(&source)?);
+                let coder = Coder::with_level(coding, self.level, dictionary)?;
+                let coder = coder.collection(if is_near { corpus.len } else { 0 });
+                let coder = match coding {
+                    Coding::ZzPrimed => coder.probe(&Sampling::probe(&source)?),
+                    _ => coder,
+                };
+                Options::default().coder(Arc::new(coder))
+            }
+        };
+        let options = options.block_len(self.block).align_records(self.align);
         let mut writer = Writer::new(File::create(folder.join("archive.fiche"))?, options)?;
         let mut whole = File::open(&corpus.whole)?;
         if self.documents {

@@ -27,8 +27,15 @@ pub fn by_name(name: &str) -> Result<Box<dyn Engine>> {
             level: number(level)?,
             block: size(block)?,
         }),
-        ["fiche", codec, level, block, rest @ ..] => Box::new(fiche_archive::Archive {
-            codec: codec.parse::<Codec>()?,
+        ["fiche", method, level, block, rest @ ..] => Box::new(fiche_archive::Archive {
+            method: match (method.strip_suffix("-first").unwrap_or(method).parse(), rest) {
+                (Ok(coding), [dictionary, ..]) => fiche_archive::Method::Coding {
+                    coding,
+                    dictionary: size(dictionary)? as u64,
+                    is_near: !method.ends_with("-first"),
+                },
+                _ => fiche_archive::Method::Codec(method.parse::<Codec>()?),
+            },
             level: number(level)?,
             block: size(block)?,
             documents: rest.contains(&"documents"),
