@@ -56,6 +56,7 @@
 //! | 7 | name page |
 //! | 8 | footer |
 //! | 9 | dictionary piece |
+//! | 10 | spare |
 //!
 //! # Trailer
 //!
@@ -122,6 +123,7 @@ pub(crate) enum Kind {
     NamePage = 7,
     Footer = 8,
     DictionaryPiece = 9,
+    Spare = 10,
 }
 
 impl Kind {
@@ -130,6 +132,7 @@ impl Kind {
             Kind::Dictionary => "dictionary",
             Kind::DictionaryPiece => "dictionary piece",
             Kind::Model => "model",
+            Kind::Spare => "spare",
             Kind::ChapterTable => "chapter table",
             Kind::RecordPage => "record page",
             Kind::BegunRecord => "begun record",

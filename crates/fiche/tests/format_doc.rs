@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// The files that define bytes, in the order of the document.
-const SOURCES: [&str; 14] = [
+const SOURCES: [&str; 15] = [
     "wire.rs",
     "envelope.rs",
     "archive/format.rs",
@@ -12,6 +12,7 @@ const SOURCES: [&str; 14] = [
     "codec/mod.rs",
     "rlz/store.rs",
     "archive/shared.rs",
+    "archive/spare.rs",
     "rlz/coder/mod.rs",
     "rlz/coder/plain.rs",
     "rlz/coder/streams.rs",

@@ -438,16 +438,19 @@ fn bad_files() -> Vec<(&'static str, Vec<u8>)> {
             // It is there, but of another digest.
             three(small().coder(coder(Coding::Pv, 9)).dictionary_file("words.dict"))
         }),
-        ("flip-in-dictionary", {
+        ("two-flips-in-dictionary", {
             let mut bytes = three(small().coder(coder(Coding::Zz, 8)));
             let piece = sections(&bytes).into_iter().find(|s| s.kind == 9).unwrap();
+            // One could be mended.
             bytes[piece.payload + 100] ^= 1;
+            bytes[piece.payload + 1500] ^= 1;
             bytes
         }),
-        ("flip-in-model", {
+        ("two-flips-in-model", {
             let mut bytes = three(small().coder(coder(Coding::ZzPrimed, 8)));
             let model = sections(&bytes).into_iter().find(|s| s.kind == 2).unwrap();
             bytes[model.payload + 100] ^= 1;
+            bytes[model.payload + 500] ^= 1;
             bytes
         }),
         ("no-such-dictionary", {

@@ -29,8 +29,8 @@ HEADER = TRAILER = 32
 CHECKSUM, BLOCK_CHECKSUM = 4, 0x66696300
 ARCHIVE_FILE, DICTIONARY_FILE = 1, 2
 DICTIONARY, MODEL, CHAPTER_TABLE, RECORD_PAGE = 1, 2, 3, 4
-NODE, NAME_PAGE, FOOTER, DICTIONARY_PIECE = 6, 7, 8, 9
-SECTIONS = {DICTIONARY: "dictionary", DICTIONARY_PIECE: "dictionary piece", MODEL: "model",
+NODE, NAME_PAGE, FOOTER, DICTIONARY_PIECE, SPARE = 6, 7, 8, 9, 10
+SECTIONS = {DICTIONARY: "dictionary", DICTIONARY_PIECE: "dictionary piece", MODEL: "model", SPARE: "spare",
             CHAPTER_TABLE: "chapter table", RECORD_PAGE: "record page", NODE: "node",
             NAME_PAGE: "name page", FOOTER: "footer"}
 NO_NAMES, INCREASING, BY_NAME_PAGES = 0, 1, 2
@@ -200,7 +200,7 @@ def read_section(file: BinaryIO, kind: int, position: int, length: int, limit: i
     section.require(section.take(4) == MARKER, "marker")
     section.require(section.fixed(1) == kind, "kind of section")
     compressed = section.fixed(1)
-    bare = kind in (CHAPTER_TABLE, FOOTER)
+    bare = kind in (CHAPTER_TABLE, FOOTER, SPARE)
     section.require(compressed <= (not bare), "flags")
     offset, number, stored_length = section.varint(), section.varint(), section.varint()
     has_offset = kind in (CHAPTER_TABLE, RECORD_PAGE, DICTIONARY_PIECE)
@@ -440,7 +440,7 @@ def extend_footer(archive: Archive, footer: Cursor, limit: int) -> None:
         end = position + length
     for _ in range(footer.varint()):
         kind, position, length = footer.fixed(1), footer.varint(), footer.varint()
-        footer.require(kind >= 128 or kind in (DICTIONARY, MODEL), "kind of another section")
+        footer.require(kind >= 128 or kind in (DICTIONARY, MODEL, SPARE), "kind of another section")
         footer.require(position + length <= limit, "place of another section")
         archive.others.append((kind, position, length))
     footer.require(footer.varint() == 0, "other files")
@@ -739,10 +739,27 @@ def check_content(archive: Archive) -> str:
             whole = crc64(data, whole)
             digest.update(data)
     require(whole == archive.content, "content", archive.limit)
+    for place, (kind, position, length) in enumerate(archive.others):
+        if kind == SPARE:
+            check_spare(archive, read_section(archive.file, SPARE, position, length, archive.limit))
     for position, length, checksum in archive.superseded:
         data = read_at(archive.file, position, length, archive.limit, "superseded range")
         require(crc32c(data) == checksum, "superseded range: checksum", position)
     return digest.hexdigest()
+
+
+def check_spare(archive: Archive, section: Section) -> None:
+    """Nothing is mended here, but it has to be right."""
+    payload = section.payload
+    back, chunk = payload.varint(), payload.varint()
+    wanted = [payload.take(chunk), payload.take(chunk)]
+    payload.finish()
+    start = section.position - back
+    data = read_at(archive.file, start, back, archive.limit, "spare")
+    found = [0, 0]
+    for index, at in enumerate(range(0, back, chunk)):
+        found[index % 2] ^= int.from_bytes(data[at:at + chunk], "little")
+    payload.require(found == [int.from_bytes(even, "little") for even in wanted], "sums")
 
 
 # Records

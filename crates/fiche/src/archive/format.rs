@@ -34,7 +34,7 @@
 //! | | | for each: tree; 1 byte: how its names are found, 0 there are none, 1 they increase, 2 by a tree of name pages, which then follows; its names are numbered from 0 |
 //! | varint | superseded | how many ranges of the file mean nothing any more |
 //! | | | for each, in the order of positions: varint: position; varint: length; 4 bytes: CRC-32C of these bytes, for whoever verifies the whole file |
-//! | varint | others | how many other sections follow: dictionaries and models, in the order of their positions |
+//! | varint | others | how many other sections follow: dictionaries, models and spares, in the order of their positions |
 //! | | | for each: 1 byte: kind; varint: position; varint: length. A reader refuses kinds below 128 that it does not know |
 //! | varint | parts | how many other files hold blocks: 0; a reader refuses others |
 //! | varint | notes | how many follow; for people, ignored by readers |
@@ -296,8 +296,8 @@ impl Footer {
         for _ in 0..take.count(limit(&take))? {
             let kind = take.u8()?;
             let at = SectionRef::take(&mut take)?;
-            let is_known = kind == Kind::Dictionary as u8 || kind == Kind::Model as u8;
-            if kind < 128 && !is_known {
+            let known = [Kind::Dictionary, Kind::Model, Kind::Spare];
+            if kind < 128 && !known.iter().any(|known| *known as u8 == kind) {
                 return Err(Error::Unsupported { what: "kind of section", found: u64::from(kind) });
             }
             if at.end() > section.at.pos || footer.shared.len() >= MAX_SHARED {

@@ -40,6 +40,7 @@ mod recover;
 
 mod restore;
 mod shared;
+mod spare;
 mod stream;
 mod verify;
 mod writer;

@@ -297,6 +297,9 @@ struct Found {
     shared: BTreeMap<u64, SharedRef>,
 }
 
+/// What blocks share, and what mends it.
+const SHARED: [SectionKind; 3] = [SectionKind::Dictionary, SectionKind::Model, SectionKind::Spare];
+
 /// The device's own error: a sector cannot be read.
 const EIO: i32 = 5;
 
@@ -368,8 +371,7 @@ impl Found {
             if let Ok(table) = Table::parse(section) {
                 self.tables.push((section.at, table));
             }
-        } else if [SectionKind::Dictionary as u8, SectionKind::Model as u8].contains(&section.kind)
-        {
+        } else if SHARED.iter().any(|kind| *kind as u8 == section.kind) {
             if number < MAX_SHARED as u64 {
                 self.shared.insert(number, SharedRef { kind: section.kind, at: section.at });
             }

@@ -14,6 +14,7 @@ use std::io::Write;
 use std::sync::{Arc, OnceLock};
 
 use crate::archive::format::SharedRef;
+use crate::archive::spare::mend;
 use crate::archive::writer::Sink;
 use crate::blocks::Coded;
 use crate::envelope::{Kind, Section, SectionRef};
@@ -53,7 +54,12 @@ struct Slot {
 /// What a section says.
 enum Item {
     Dictionary(Description),
-    Model { digest: Digest, primes: Primes },
+    Model {
+        digest: Digest,
+        primes: Primes,
+    },
+    /// What mends the others.
+    Spare(Section),
 }
 
 /// The bytes of a model's section.
@@ -79,13 +85,16 @@ impl Shared {
         let load = || -> Result<Item> {
             let SharedRef { kind, at } = slot.found;
             if kind == Kind::Dictionary as u8 {
-                return Description::load(&self.source, at).map(Item::Dictionary);
+                return Description::parse(&self.load(at, Kind::Dictionary)?).map(Item::Dictionary);
+            }
+            if kind == Kind::Spare as u8 {
+                return Section::load(&self.source, at, Kind::Spare).map(Item::Spare);
             }
             if kind != Kind::Model as u8 {
                 let found = u64::from(kind);
                 return Err(Error::Unsupported { what: "kind of section", found });
             }
-            let section = Section::load(&self.source, at, Kind::Model)?;
+            let section = self.load(at, Kind::Model)?;
             let mut take = section.take("model");
             let number = take.u8()?;
             if number != Coding::ZzPrimed as u8 {
@@ -98,11 +107,28 @@ impl Shared {
         slot.item.get_or_init(load).as_ref().map_err(Error::again)
     }
 
-    /// What is said of the dictionary at this place; `None` when it is a model.
+    /// A section, mended if it is damaged and can be.
+    fn load(&self, at: SectionRef, kind: Kind) -> Result<Section> {
+        let error = match Section::load(&self.source, at, kind) {
+            // What a device cannot read may be mended as well.
+            Err(error @ (Error::Corrupt { .. } | Error::Io(_))) => error,
+            other => return other,
+        };
+        for slot in self.slots.iter().filter(|slot| slot.found.kind == Kind::Spare as u8) {
+            if let Ok(Item::Spare(spare)) = self.item(slot)
+                && let Some(mended) = mend(&self.source, spare, at, kind)?
+            {
+                return Ok(mended);
+            }
+        }
+        Err(error)
+    }
+
+    /// What is said of the dictionary at this place; `None` when it is something else.
     pub fn description(&self, place: u32) -> Result<Option<&Description>> {
         match self.item(self.slot(place)?)? {
             Item::Dictionary(description) => Ok(Some(description)),
-            Item::Model { .. } => Ok(None),
+            Item::Model { .. } | Item::Spare(_) => Ok(None),
         }
     }
 
@@ -123,6 +149,7 @@ impl Shared {
         for slot in &self.slots {
             match self.item(slot)? {
                 Item::Model { .. } => models += slot.found.at.len,
+                Item::Spare(_) => dictionaries += slot.found.at.len,
                 Item::Dictionary(d) => {
                     dictionaries += slot.found.at.len + d.pieces.iter().map(|p| p.len).sum::<u64>();
                 }
@@ -136,7 +163,7 @@ impl Shared {
         let digest = |slot: &Slot| match self.item(slot) {
             Ok(Item::Dictionary(description)) => description.digest,
             Ok(Item::Model { digest, .. }) => *digest,
-            Err(_) => Digest([0; 32]),
+            Ok(Item::Spare(_)) | Err(_) => Digest([0; 32]),
         };
         self.slots.iter().map(digest).collect()
     }
@@ -170,6 +197,11 @@ impl Shared {
             let digest = match item {
                 Item::Dictionary(description) => description.digest,
                 Item::Model { digest, .. } => *digest,
+                // There will be one for all that is copied.
+                Item::Spare(_) => {
+                    places.push(u32::MAX);
+                    continue;
+                }
             };
             let place = match sink.digests.iter().position(|known| *known == digest) {
                 Some(place) => place,
@@ -177,6 +209,7 @@ impl Shared {
             };
             places.push(place as u32);
         }
+        sink.end_shared()?;
         Ok(places)
     }
 
@@ -190,21 +223,22 @@ impl Shared {
         let place = sink.footer.shared.len();
         let kind = match item {
             Item::Model { .. } => Kind::Model,
+            Item::Spare(_) => Kind::Spare,
             Item::Dictionary(description) => {
                 for &piece in &description.pieces {
                     let kind = Kind::DictionaryPiece;
                     let bytes = Section::moved(&self.source, piece, kind, sink.pos)?;
-                    sink.write(&bytes)?;
+                    sink.write_shared(&bytes)?;
                 }
                 Kind::Dictionary
             }
         };
         // Its number is its place.
-        let section = Section::load(&self.source, slot.found.at, kind)?;
+        let section = self.load(slot.found.at, kind)?;
         let (mut bytes, pos, before) = (Vec::new(), sink.pos, (0, place as u64));
         let scratch = (kind == Kind::Model).then_some(&mut sink.scratch);
         Section::put(&mut bytes, pos, kind, before, &section.payload, scratch);
-        sink.write(&bytes)?;
+        sink.write_shared(&bytes)?;
         sink.add_shared(kind, SectionRef { pos, len: bytes.len() as u64 }, digest);
         Ok(place)
     }
@@ -213,7 +247,7 @@ impl Shared {
         let slot = self.slot(place)?;
         match self.item(slot)? {
             Item::Model { digest, primes } => Ok((digest, primes)),
-            Item::Dictionary(_) => Err(LEADS_ELSEWHERE),
+            Item::Dictionary(_) | Item::Spare(_) => Err(LEADS_ELSEWHERE),
         }
     }
 
@@ -240,7 +274,10 @@ impl Shared {
             }
             let missing = Error::Missing { what: "dictionary", digest };
             match (&description.name, &self.known.resolve) {
-                (None, _) => description.dictionary(&self.source).map(Arc::new),
+                (None, _) => {
+                    let kind = Kind::DictionaryPiece;
+                    description.dictionary(&|at| self.load(at, kind)).map(Arc::new)
+                }
                 (Some(_), None) => Err(missing),
                 (Some(name), Some(resolve)) => {
                     let dictionary = Dictionary::read_from(&resolve.open(name, &digest)?)?;
@@ -263,15 +300,28 @@ impl Shared {
     pub fn sections(&self, mut each: impl FnMut(Result<SectionRef>)) {
         for (place, slot) in self.slots.iter().enumerate() {
             each(Ok(slot.found.at));
+            // What could be mended is damaged all the same.
+            let mut check = |at, kind: u8| {
+                let kinds = [Kind::Dictionary, Kind::Model, Kind::Spare, Kind::DictionaryPiece];
+                let kind = kinds.into_iter().find(|known| *known as u8 == kind);
+                let loaded = kind.map(|kind| Section::load(&self.source, at, kind));
+                loaded.and_then(Result::err).inspect(|error| each(Err(error.again()))).is_some()
+            };
+            let mut is_told = check(slot.found.at, slot.found.kind);
             match self.item(slot) {
-                Err(error) => each(Err(error)),
-                Ok(Item::Model { .. }) => {}
+                Err(error) if !is_told => each(Err(error)),
                 Ok(Item::Dictionary(description)) => {
+                    for &piece in &description.pieces {
+                        is_told |= check(piece, Kind::DictionaryPiece as u8);
+                    }
                     description.pieces.iter().for_each(|&piece| each(Ok(piece)));
-                    if let Err(error) = self.dictionary(place as u32) {
+                    if let Err(error) = self.dictionary(place as u32)
+                        && !is_told
+                    {
                         each(Err(error));
                     }
                 }
+                _ => {}
             }
         }
     }

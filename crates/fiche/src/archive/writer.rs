@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::archive::format::{ChapterRef, Footer, SharedRef};
 use crate::archive::reader::Reader;
 use crate::archive::shared::model_payload;
+use crate::archive::spare;
 use crate::blocks::{CHAPTER_CONTENT, CHECKSUM, Coded, MAX_BLOCKS, TableBuilder};
 use crate::codec::{Codec, Scratch};
 use crate::envelope::{
@@ -336,6 +337,8 @@ pub(super) struct Sink<W: Write> {
     coded: Coded,
     /// Of what blocks share, in the order of the footer's list.
     pub digests: Vec<Digest>,
+    /// What was written of it and has no spare yet.
+    shared: Vec<u8>,
     pub pos: u64,
     pub footer: Footer,
     pub children: Vec<Child>,
@@ -752,6 +755,7 @@ impl<W: Write> Sink<W> {
             out,
             coded: Coded::default(),
             digests: Vec::new(),
+            shared: Vec::new(),
             pos,
             footer,
             children: Vec::new(),
@@ -774,7 +778,7 @@ impl<W: Write> Sink<W> {
             None => {
                 let (pos, place) = (self.pos, self.footer.shared.len());
                 let name = options.dictionary_file.as_deref();
-                let mut write = |bytes: &[u8]| self.write(bytes);
+                let mut write = |bytes: &[u8]| self.write_shared(bytes);
                 let threads = options.threads;
                 let at = put_dictionary(dictionary, name, pos, place as u64, threads, &mut write)?;
                 self.add_shared(SectionKind::Dictionary, at, digest);
@@ -795,7 +799,7 @@ impl<W: Write> Sink<W> {
                     let number = (0, place as u64);
                     let scratch = Some(&mut self.scratch);
                     Section::put(&mut section, pos, SectionKind::Model, number, &payload, scratch);
-                    self.write(&section)?;
+                    self.write_shared(&section)?;
                     let at = SectionRef { pos, len: section.len() as u64 };
                     self.add_shared(SectionKind::Model, at, digest);
                     place
@@ -803,7 +807,30 @@ impl<W: Write> Sink<W> {
             };
             coded.model = Some(place as u32);
         }
+        self.end_shared()?;
         Ok((coded, u32::from(tag) << 8 | u32::from(number)))
+    }
+
+    /// Writes bytes of a section that blocks share.
+    pub fn write_shared(&mut self, bytes: &[u8]) -> Result<()> {
+        self.shared.extend_from_slice(bytes);
+        self.write(bytes)
+    }
+
+    /// Writes the spare of what was written for blocks to share since the last one.
+    pub fn end_shared(&mut self) -> Result<()> {
+        let shared = std::mem::take(&mut self.shared);
+        if shared.is_empty() {
+            return Ok(());
+        }
+        let (pos, place) = (self.pos, self.footer.shared.len());
+        let mut section = Vec::new();
+        let payload = spare::payload(&shared);
+        Section::put(&mut section, pos, SectionKind::Spare, (0, place as u64), &payload, None);
+        self.write(&section)?;
+        let at = SectionRef { pos, len: section.len() as u64 };
+        self.add_shared(SectionKind::Spare, at, Digest([0; 32]));
+        Ok(())
     }
 
     /// Notes a section that what comes refers to by its place.

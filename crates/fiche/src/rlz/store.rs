@@ -104,10 +104,6 @@ pub(crate) fn put_dictionary(
 }
 
 impl Description {
-    pub fn load(source: &dyn ReadAt, at: SectionRef) -> Result<Description> {
-        Description::parse(&Section::load(source, at, Kind::Dictionary)?)
-    }
-
     pub fn parse(section: &Section) -> Result<Description> {
         let mut take = section.take("dictionary");
         let (digest, len) = (take.digest()?, take.varint()?);
@@ -134,28 +130,31 @@ impl Description {
         Ok(Description { digest, len, name, pieces })
     }
 
-    /// Decodes the pieces that are in this file, on all cores.
-    pub fn dictionary(&self, source: &Arc<dyn ReadAt>) -> Result<Dictionary> {
+    /// Decodes the pieces that are in this file, on all cores; `load` gives each one's section.
+    pub fn dictionary(
+        &self,
+        load: &(dyn Fn(SectionRef) -> Result<Section> + Sync),
+    ) -> Result<Dictionary> {
         let mut bytes = Dictionary::room(self.len as usize);
-        let threads = default_threads().min(self.pieces.len().max(1));
-        let mut pipeline = Pipeline::new(threads, || {
-            let source = source.clone();
-            move |(at, len): (SectionRef, usize)| {
-                let section = Section::load(&source, at, Kind::DictionaryPiece)?;
-                match section.payload.len() == len {
-                    true => Ok(section.payload),
-                    false => Err(section.corrupt("dictionary piece")),
+        for some in self.pieces.chunks(default_threads()) {
+            let sections: Vec<Result<Section>> = std::thread::scope(|scope| {
+                let spawn = |&at| scope.spawn(move || load(at));
+                let running: Vec<_> = some.iter().skip(1).map(spawn).collect();
+                let first = some.iter().take(1).map(|&at| load(at));
+                let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                };
+                let first: Vec<_> = first.collect();
+                first.into_iter().chain(running.into_iter().map(join)).collect()
+            });
+            for section in sections {
+                let section = section?;
+                let len = (self.len - bytes.len() as u64).min(PIECE as u64);
+                if section.payload.len() as u64 != len {
+                    return Err(section.corrupt("dictionary piece"));
                 }
+                bytes.extend_from_slice(&section.payload);
             }
-        });
-        for (i, &at) in self.pieces.iter().enumerate() {
-            let len = (self.len - (i * PIECE) as u64).min(PIECE as u64) as usize;
-            if let Some(piece) = pipeline.push((at, len)) {
-                bytes.extend_from_slice(&Result::<Vec<u8>>::from(piece)?);
-            }
-        }
-        while let Some(piece) = pipeline.pop() {
-            bytes.extend_from_slice(&piece?);
         }
         let dictionary = Dictionary::new(bytes)?;
         match dictionary.digest() == self.digest {
@@ -192,9 +191,12 @@ impl Dictionary {
     pub fn read_from(source: &Arc<dyn ReadAt>) -> Result<Dictionary> {
         read_header(source, Container::Dictionary)?.valid?;
         let at = read_trailer(source, source.len())?;
-        let description = Description::load(source, at)?;
+        let description = Description::parse(&Section::load(source, at, Kind::Dictionary)?)?;
         match &description.name {
-            None => description.dictionary(source),
+            None => {
+                let kind = Kind::DictionaryPiece;
+                description.dictionary(&|at| Section::load(source, at, kind))
+            }
             Some(_) => {
                 Err(Error::Corrupt { what: "dictionary", at: crate::error::Place::Pos(at.pos) })
             }
