@@ -997,12 +997,18 @@ fn dictionary_files_are_found_beside_the_archive_or_where_they_are_said_to_be() 
     assert!(!place.path("x.fiche").exists());
     // A dictionary inside an archive that is damaged is replaced by one from outside.
     place.ok(&["pack", "a", "b", "-o", "in.fiche", "--method", "rlz-uv", "--dict", "32K"]);
+    let whole = [text(200_000, 1), text(100_000, 2)].concat();
     let mut file = fs::read(place.path("in.fiche")).unwrap();
     file[200] ^= 1;
-    fs::write(place.path("in.fiche"), file).unwrap();
+    fs::write(place.path("in.fiche"), &file).unwrap();
+    // A flip is mended, and told by verify. More is not.
+    assert!(place.ok(&["cat", "in.fiche"]) == whole);
+    let error = place.fails(3, &["verify", "in.fiche"]);
+    assert!(error.contains("damaged: dictionary piece") && !error.contains("lost"), "{error}");
+    file[300..2000].fill(7);
+    fs::write(place.path("in.fiche"), &file).unwrap();
     place.fails(3, &["cat", "in.fiche"]);
     place.fails(3, &["verify", "in.fiche"]);
-    let whole = [text(200_000, 1), text(100_000, 2)].concat();
     assert!(place.ok(&["cat", "in.fiche", "--dict", "dicts/words.dict"]) == whole);
 }
 
