@@ -645,3 +645,42 @@ fn a_burst_in_a_dictionary_is_mended_and_reported() {
         assert!(matches!(read_all(&reader), Err(Error::Corrupt { .. })), "{start}");
     }
 }
+
+/// A source that refuses its first reads, as a network may.
+struct Flaky(Vec<u8>, std::sync::atomic::AtomicU64);
+
+impl ReadAt for Flaky {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> fiche::Result<()> {
+        use std::sync::atomic::Ordering;
+        // Opening needs the header and the end; what is in between fails at first.
+        let middle = offset >= 32 && offset + (buf.len() as u64) < self.len() - 500;
+        let left = &self.1;
+        if middle
+            && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
+        {
+            return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
+        }
+        self.0.read_at(offset, buf)
+    }
+}
+
+#[test]
+fn a_dictionary_that_could_not_be_read_is_read_when_it_can() {
+    let text = Random(3).text(200_000);
+    let dictionary = Arc::new(Dictionary::new(text[..50_000].to_vec()).unwrap());
+    let coder = Arc::new(Coder::new(Coding::Zz, dictionary).unwrap());
+    let mut writer = Writer::new(Vec::new(), Options::default().coder(coder)).unwrap();
+    std::io::Write::write_all(&mut writer, &text).unwrap();
+    let file = writer.finish().unwrap();
+    let reader = Reader::open(Arc::new(Flaky(file, 3.into()))).unwrap();
+    let mut failed = 0;
+    while read_all(&reader).is_err() {
+        failed += 1;
+    }
+    assert!((1..=3).contains(&failed), "{failed}");
+    assert!(read_all(&reader).unwrap() == text);
+}

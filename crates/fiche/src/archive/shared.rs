@@ -11,7 +11,7 @@
 //! | | content | as under that coding |
 
 use std::io::Write;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::archive::format::SharedRef;
 use crate::archive::spare::mend;
@@ -46,9 +46,39 @@ pub(super) struct Shared {
 
 struct Slot {
     found: SharedRef,
-    item: OnceLock<Result<Item>>,
-    /// A failure is kept, too: it would be the same for every block.
-    dictionary: OnceLock<Result<Arc<Dictionary>>>,
+    item: Once<Item>,
+    dictionary: Once<Arc<Dictionary>>,
+}
+
+/// Something that is loaded once. Damage is kept, too: it would be the same for every block. What
+/// the system refuses now it may give later.
+struct Once<T> {
+    cell: OnceLock<Result<T>>,
+    loading: Mutex<()>,
+}
+
+impl<T> Once<T> {
+    fn new() -> Once<T> {
+        Once { cell: OnceLock::new(), loading: Mutex::new(()) }
+    }
+
+    fn get(&self, load: impl FnOnce() -> Result<T>) -> Result<&T> {
+        if self.cell.get().is_none() {
+            let _alone = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.cell.get().is_none() {
+                let loaded = load();
+                if let Err(error @ Error::Io(_)) = loaded {
+                    return Err(error);
+                }
+                let _ = self.cell.set(loaded);
+            }
+        }
+        match self.cell.get() {
+            Some(loaded) => loaded.as_ref().map_err(Error::again),
+            // It was set above, by us or by another.
+            None => Err(Error::Poisoned),
+        }
+    }
 }
 
 /// What a section says.
@@ -72,8 +102,7 @@ pub(super) fn model_payload(primes: &Primes) -> Vec<u8> {
 
 impl Shared {
     pub fn new(source: Arc<dyn ReadAt>, found: &[SharedRef], known: Known) -> Shared {
-        let slot =
-            |&found: &SharedRef| Slot { found, item: OnceLock::new(), dictionary: OnceLock::new() };
+        let slot = |&found: &SharedRef| Slot { found, item: Once::new(), dictionary: Once::new() };
         Shared { source, slots: found.iter().map(slot).collect(), known }
     }
 
@@ -104,7 +133,7 @@ impl Shared {
             take.end()?;
             Ok(Item::Model { digest: Digest::of(&section.payload), primes })
         };
-        slot.item.get_or_init(load).as_ref().map_err(Error::again)
+        slot.item.get(load)
     }
 
     /// A section, mended if it is damaged and can be.
@@ -286,7 +315,7 @@ impl Shared {
                 }
             }
         };
-        slot.dictionary.get_or_init(load).as_ref().map_err(Error::again)
+        slot.dictionary.get(load)
     }
 
     /// What a block that is coded so is decoded with.

@@ -280,8 +280,8 @@ impl Worker {
 /// [`begin`](Writer::begin), plain bytes through [`std::io::Write`], and at the
 /// end [`finish`](Writer::finish), without which nothing can be read.
 ///
-/// Memory: (2 * threads + 8) times the larger of a block and 128 KiB, one
-/// chapter's table, 4 MiB of record pages, and the names of the records.
+/// Memory: (2 * threads + 8) times the larger of a block and 128 KiB (with a coder, of
+/// 16 blocks or 4 MiB, whichever is less), what the coder has prepared, one chapter's table, 4 MiB of record pages, and the names of the records.
 pub struct Writer<W: Write> {
     cutter: Cutter,
     pipeline: Pipeline<Batch, Compressed>,

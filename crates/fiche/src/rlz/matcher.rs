@@ -172,10 +172,15 @@ impl Matcher {
         None
     }
 
+    #[inline(always)]
+    fn key(&self, start: &[u8]) -> usize {
+        start.iter().fold(0, |key, &byte| key << 8 | usize::from(byte))
+    }
+
     /// Suffixes that begin so, in the table of beginnings.
     fn first_of(&self, start: &[u8]) -> Interval {
         let shift = 8 * (self.first_len - start.len());
-        let key = start.iter().fold(0, |key, &byte| key << 8 | usize::from(byte)) << shift;
+        let key = self.key(start) << shift;
         (self.first[key], self.first[key + (1 << shift)])
     }
 
@@ -344,6 +349,8 @@ impl<'a> Lane<'a> {
                 (self.long, self.short) = (matcher.long.hash(word), matcher.short.hash(word));
                 matcher.long.prefetch(self.long);
                 matcher.short.prefetch(self.short);
+                let start = matcher.key(&self.text[..matcher.first_len]);
+                prefetch(&matcher.first, start);
                 self.step = Step::Buckets;
                 None
             }
