@@ -7,8 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::archive::format::Superseded;
+use crate::archive::options::Options;
 use crate::archive::reader::Reader;
-use crate::archive::writer::{Options, Sink, Writer};
+use crate::archive::writer::{Sink, Writer};
 use crate::envelope::{GUARD_POS, SectionRef, TRAILER_LEN, guard};
 use crate::error::{Error, Result};
 use crate::io::{FileSource, ReadAt};

@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::ops::Range;
 
+use crate::archive::decode::verified;
 use crate::archive::format::Footer;
-use crate::archive::reader::{Reader, verified};
+use crate::archive::reader::Reader;
 use crate::archive::writer::Sink;
 use crate::blocks::{Block, Coded, Table};
 use crate::codec::Scratch;

@@ -27,12 +27,16 @@
 //! ```
 
 mod append;
+mod compress;
+mod decode;
 mod equal;
 mod folder;
 mod format;
+mod info;
 mod items;
 mod look;
 mod merge;
+mod options;
 mod place;
 mod reader;
 mod rebuild;
@@ -48,13 +52,15 @@ mod writer;
 pub use append::{Appending, append};
 
 pub use folder::{Content, Folder, Packed};
+pub use info::Info;
 pub use merge::merge;
-pub use reader::{Info, OpenOptions, Reader, Record};
+pub use options::Options;
+pub use reader::{OpenOptions, Reader, Record};
 pub use recover::Recovered;
 
 pub use restore::{Failure, Restore, Restored};
 pub use stream::Stream;
 pub use verify::{Damage, Report};
-pub use writer::{Options, Writer};
+pub use writer::Writer;
 
 pub use crate::records::{Entry, Extents, Kind, Meta, Split};

@@ -4,20 +4,18 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use crate::archive::decode::{Decoding, decode_block, has_point_reads, place, reach};
 use crate::archive::format::{ChapterRef, Footer};
 use crate::archive::shared::{Known, Shared};
 use crate::archive::stream::Stream;
-use crate::blocks::{Block, CHECKSUM, Coded, Table};
+use crate::blocks::{Block, Table};
 use crate::cache::Cache;
-use crate::codec::{self, Codec};
-use crate::envelope::{
-    self, Container, HEADER_LEN, Kind as SectionKind, Section, SectionRef, TRAILER_LEN,
-};
+use crate::envelope::{self, Container, HEADER_LEN, Kind as SectionKind, Section, SectionRef};
 use crate::error::{Error, Place, Result};
 use crate::io::{ReadAt, Resolve, within};
 use crate::records::{Entry, Index, Kind};
-use crate::rlz::{self, Coding, Dictionary};
-use crate::wire::{Digest, block_checksum};
+use crate::rlz::Dictionary;
+use crate::wire::Digest;
 
 /// Stored bytes that neighbouring blocks are fetched in at once.
 const FETCH: u64 = 1 << 20;
@@ -139,13 +137,6 @@ struct Scratch {
     spare: Option<Arc<Vec<u8>>>,
 }
 
-/// What a thread keeps between the blocks that it decodes.
-#[derive(Default)]
-pub(super) struct Decoding {
-    codec: codec::Scratch,
-    rlz: rlz::coder::Scratch,
-}
-
 /// Stored bytes that were fetched: of one block, or of neighbours.
 #[derive(Default)]
 struct Window {
@@ -187,10 +178,6 @@ impl Window {
         let start = (block.pos - self.pos) as usize;
         Ok(&self.bytes[start..start + len])
     }
-}
-
-fn place(block: &Block) -> Place {
-    Place::Block { block: block.number, pos: block.pos }
 }
 
 impl Reader {
@@ -381,63 +368,6 @@ impl Reader {
             return Err(Error::Corrupt { what: "record page", at: Place::Record(number) });
         }
         Ok(entry)
-    }
-
-    /// What the archive is made of; loads every chapter's table.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] when a table is damaged, [`Error::Io`].
-    pub fn info(&self) -> Result<Info> {
-        let footer = &self.inner.footer;
-        let mut info = Info {
-            stored_bytes: self.inner.source.len(),
-            logical_bytes: footer.len,
-            blocks: footer.blocks,
-            records: footer.records,
-            chapters: footer.chapters.len() as u64,
-            method: footer.note("method").unwrap_or("unknown").to_owned(),
-            level: footer.note("level").and_then(|level| level.parse().ok()).unwrap_or(0),
-            block_bytes: footer.note("block").and_then(|len| len.parse().ok()).unwrap_or(0),
-            content_checksum: footer.content,
-            writer: footer.note("writer").unwrap_or("unknown").to_owned(),
-            ..Info::default()
-        };
-        for (i, chapter) in footer.chapters.iter().enumerate() {
-            let table = self.inner.table(i)?;
-            let checksums = CHECKSUM as u64 * chapter.blocks;
-            info.compressed_bytes += table.stored_len - checksums;
-            // Of each block; of the section.
-            info.checksum_bytes += checksums + 4;
-            // A table that was lost and found out has no section.
-            info.index_bytes += chapter.table.len.saturating_sub(4 + table.gaps_size);
-            // Without records there would be no sections between blocks, and no list of them.
-            info.record_bytes +=
-                table.gap_len + table.gaps_size + (chapter.table.pos - table.end());
-        }
-        // Each has a length before it, of a byte.
-        let notes = footer.notes.iter().map(|(k, v)| (k.len() + v.len() + 2) as u64).sum::<u64>();
-        info.envelope_bytes = HEADER_LEN + TRAILER_LEN - 2 * 4 + notes;
-        info.checksum_bytes += 2 * 4;
-        for link in &footer.links {
-            info.checksum_bytes += 4 + 8;
-            info.index_bytes += link.at.len - (4 + 8);
-        }
-        // They are in the last footer, which need not be a long one where it is damaged.
-        info.index_bytes = info.index_bytes.saturating_sub(notes);
-        info.superseded_bytes = info.stored_bytes - self.inner.end;
-        info.superseded_bytes += footer.superseded.iter().map(|s| s.at.len).sum::<u64>();
-        (info.dictionary_bytes, info.model_bytes) = self.inner.shared.stored_bytes()?;
-        // What is left are the nodes and name pages behind the chapters.
-        let known = info.compressed_bytes
-            + info.checksum_bytes
-            + info.index_bytes
-            + info.envelope_bytes
-            + info.record_bytes
-            + info.dictionary_bytes
-            + info.model_bytes
-            + info.superseded_bytes;
-        info.record_bytes += info.stored_bytes.saturating_sub(known);
-        Ok(info)
     }
 
     /// The dictionaries that blocks share: for each the digest, its length, and the name of the file
@@ -633,103 +563,6 @@ pub(super) fn load_table(source: &dyn ReadAt, chapter: &ChapterRef) -> Result<Ta
         && (table.len, table.blocks() as u64) == (chapter.len, chapter.blocks)
         && table.pos >= HEADER_LEN;
     if same { Ok(table) } else { Err(section.corrupt("chapter table")) }
-}
-
-/// The stored bytes of a block without their checksum, once it is verified.
-pub(super) fn verified<'a>(shared: &Shared, block: &Block, stored: &'a [u8]) -> Result<&'a [u8]> {
-    let corrupt = || Error::Corrupt { what: "stored block", at: place(block) };
-    let (stored, checksum) = stored.split_last_chunk::<CHECKSUM>().ok_or_else(corrupt)?;
-    let is_raw = stored.len() as u64 == block.len;
-    let mark = if is_raw { 0 } else { shared.mark(block.coded)? };
-    if block_checksum(stored, mark) == *checksum { Ok(stored) } else { Err(corrupt()) }
-}
-
-/// Decodes the bytes of a block from `start` on as far as `buf` goes, and verifies all that is
-/// stored of it. In this order: decoding waits less for memory than a checksum does, and leaves
-/// the bytes in the cache. Decoders take anything.
-pub(super) fn decode_block(
-    shared: &Shared,
-    block: &Block,
-    stored: &[u8],
-    start: usize,
-    buf: &mut [u8],
-    scratch: &mut Decoding,
-) -> Result<()> {
-    let bytes = &stored[..stored.len().saturating_sub(CHECKSUM)];
-    let len = block.len as usize;
-    let decoded = if bytes.len() == len {
-        buf.copy_from_slice(&bytes[start..start + buf.len()]);
-        Ok(())
-    } else {
-        decode_bytes(shared, block, bytes, start, buf, scratch)
-    };
-    // Who does not know where something lies says 0; dictionaries lie elsewhere.
-    let here = |error| match error {
-        Error::Corrupt { at: Place::Pos(0), .. } => Error::at(error, place(block)),
-        other => other,
-    };
-    verified(shared, block, stored).map_err(here)?;
-    decoded.map_err(here)
-}
-
-fn decode_bytes(
-    shared: &Shared,
-    block: &Block,
-    bytes: &[u8],
-    start: usize,
-    buf: &mut [u8],
-    scratch: &mut Decoding,
-) -> Result<()> {
-    let (number, len) = (block.coded.number, block.len as usize);
-    if let Some(coding) = Coding::from_number(number) {
-        let shared = shared.of(block.coded)?;
-        let done = rlz::coder::decode(coding, shared, bytes, len, start, buf, &mut scratch.rlz)?;
-        return done.ok_or(Error::Corrupt { what: "stored block", at: place(block) });
-    }
-    let found = u64::from(number);
-    let codec = Codec::from_number(number).ok_or(Error::Unsupported { what: "codec", found })?;
-    if start == 0 {
-        return codec.decompress_front(bytes.into(), len, buf.into(), &mut scratch.codec);
-    }
-    let mut room = vec![0; start + buf.len()];
-    let front = room.as_mut_slice().into();
-    codec.decompress_front(bytes.into(), len, front, &mut scratch.codec)?;
-    buf.copy_from_slice(&room[start..]);
-    Ok(())
-}
-
-/// True where a piece of a block that is coded so costs no more than what it is made of.
-fn has_point_reads(block: &Block) -> bool {
-    Coding::from_number(block.coded.number).is_some_and(Coding::has_point_reads)
-}
-
-/// How much of a block to decode for a read that ends at `end` of it.
-fn reach(block: &Block, end: usize) -> usize {
-    let (number, len) = (block.coded.number, block.len as usize);
-    let stops = match (Coding::from_number(number), Codec::from_number(number)) {
-        (Some(coding), _) => coding.stops_early(end, len),
-        (_, Some(codec)) => codec.stops_early(end, len),
-        _ => false,
-    };
-    if stops { end } else { len }
-}
-
-/// Decodes a block whose length is not known into the front of `room`; how long it is.
-pub(super) fn decode_within(
-    shared: &Shared,
-    coded: Coded,
-    bytes: &[u8],
-    room: &mut [u8],
-    scratch: &mut Decoding,
-) -> Result<Option<usize>> {
-    let found = u64::from(coded.number);
-    if let Some(coding) = Coding::from_number(coded.number) {
-        let shared = shared.of(coded)?;
-        return rlz::coder::decode_within(coding, shared, bytes, room, &mut scratch.rlz);
-    }
-    let unknown = Error::Unsupported { what: "codec", found };
-    let codec = Codec::from_number(coded.number).ok_or(unknown)?;
-    codec.decompress_within(bytes.into(), room.into(), &mut scratch.codec)
 }
 
 impl ReadAt for Reader {
@@ -950,47 +783,4 @@ impl ReadAt for Record {
         let range = within(offset, buf.len(), self.len())?;
         self.for_each_piece(range, buf, |content, _, part| self.reader.read_at(content, part))
     }
-}
-
-/// What an archive is made of. The parts add up to `stored_bytes`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Info {
-    /// Length of the file, nothing left out.
-    pub stored_bytes: u64,
-    /// Length of the content.
-    pub logical_bytes: u64,
-    /// Stored bytes of all blocks.
-    pub compressed_bytes: u64,
-    /// Dictionaries in the file and what is said of them, with checksums.
-    pub dictionary_bytes: u64,
-    /// Models, with checksums.
-    pub model_bytes: u64,
-    /// Chapter tables and footers, without checksums and notes: what leads to a block.
-    pub index_bytes: u64,
-    /// Header, trailer and the footer's notes, without checksums.
-    pub envelope_bytes: u64,
-    /// Checksums of header, blocks, chapter tables, footer and trailer.
-    pub checksum_bytes: u64,
-    /// Record pages, nodes and name pages: names and metadata, with checksums.
-    pub record_bytes: u64,
-    /// Old footers and trailers that appending left behind, and what a cut-off append left.
-    pub superseded_bytes: u64,
-    /// How many blocks there are.
-    pub blocks: u64,
-    /// How many chapters.
-    pub chapters: u64,
-    /// How many records.
-    pub records: u64,
-    /// The method it was first packed with.
-    pub method: String,
-    /// And its level.
-    pub level: i32,
-    /// And its block length.
-    pub block_bytes: u64,
-    /// CRC-64 of the content: the same for any method, block length and order
-    /// of appending and merging.
-    pub content_checksum: u64,
-    /// What wrote it.
-    pub writer: String,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::archive::reader::{Decoding, decode_within};
+use crate::archive::decode::{Decoding, decode_within};
 use crate::archive::recover::read_sectors;
 use crate::archive::shared::Shared;
 use crate::blocks::{CHECKSUM, Coded, MAX_BLOCK, MAX_BLOCKS, Table, TableBuilder};

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use crate::archive::decode::{Decoding, decode_block};
 use crate::archive::format::Superseded;
-use crate::archive::reader::{Decoding, Reader, decode_block};
+use crate::archive::reader::Reader;
 use crate::blocks::Block;
 use crate::envelope::{self, Container, HEADER_LEN, Section, TRAILER_LEN};
 use crate::error::{Error, Place, Result};

@@ -4,23 +4,25 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
+use crate::archive::compress::{Batch, Compressed, Worker};
 use crate::archive::format::{ChapterRef, Footer, SharedRef};
+use crate::archive::options::{MAX_BLOCK, Method, Options};
 use crate::archive::reader::Reader;
 use crate::archive::shared::model_payload;
 use crate::archive::spare;
-use crate::blocks::{CHAPTER_CONTENT, CHECKSUM, Coded, MAX_BLOCKS, TableBuilder};
-use crate::codec::{Codec, Scratch};
+use crate::blocks::{CHAPTER_CONTENT, Coded, MAX_BLOCKS, TableBuilder};
+use crate::codec::Scratch;
 use crate::envelope::{
     Container, HEADER_LEN, Kind as SectionKind, Section, SectionRef, header, trailer,
 };
 use crate::error::{Error, Result};
 use crate::io::{from_io, into_io};
-use crate::parallel::{Pipeline, default_threads};
+use crate::parallel::Pipeline;
 use crate::records::{Child, Entry, Kind, NameWatch, Page, PageBuilder, RecordTree, build_tree};
 use crate::rlz::Coder;
-use crate::rlz::coder::{LANES, Packer};
+use crate::rlz::coder::LANES;
 use crate::rlz::store::put_dictionary;
-use crate::wire::{Digest, block_checksum, crc64, crc64_join};
+use crate::wire::{Digest, crc64_join};
 
 /// Content goes to other threads in pieces of at least this size: handing over
 /// takes microseconds, which a small block should not pay alone.
@@ -35,253 +37,14 @@ const MAX_PENDING_PAGES: usize = 4 << 20;
 /// With aligned records, a block is cut at this many times its length even
 /// where no record ends.
 const MAX_STRETCH: usize = 4;
-const MIN_BLOCK: usize = 1 << 10;
-const MAX_BLOCK: usize = 16 << 20;
-
-/// How an archive is written.
-///
-/// ```
-/// use fiche::archive::Options;
-/// use fiche::codec::Codec;
-///
-/// let options = Options::default().codec(Codec::Lz4).level(9).block_len(64 << 10).threads(2);
-/// # let _ = options;
-/// ```
-#[derive(Clone, Debug)]
-pub struct Options {
-    method: Method,
-    level: Option<i32>,
-    block_len: usize,
-    align_records: bool,
-    threads: usize,
-    dictionary_file: Option<String>,
-}
-
-/// What blocks are compressed with.
-#[derive(Clone, Debug)]
-enum Method {
-    Codec(Codec),
-    Coder(Arc<Coder>),
-}
-
-impl Default for Options {
-    /// zstd at its default level, blocks of 16 KiB, all cores.
-    fn default() -> Options {
-        Options {
-            method: Method::Codec(Codec::Zstd),
-            level: None,
-            block_len: 16 << 10,
-            align_records: false,
-            threads: default_threads(),
-            dictionary_file: None,
-        }
-    }
-}
-
-impl Options {
-    /// The codec of every block that shrinks.
-    #[must_use]
-    pub fn codec(self, codec: Codec) -> Options {
-        Options { method: Method::Codec(codec), ..self }
-    }
-
-    /// A coding with its dictionary in place of a codec; its level is that of the coder.
-    /// The dictionary is written before the blocks, or its name if it is in a
-    /// file of its own.
-    #[must_use]
-    pub fn coder(self, coder: Arc<Coder>) -> Options {
-        Options { method: Method::Coder(coder), level: None, ..self }
-    }
-
-    /// The dictionary of the coder is in this dictionary file; readers look for it
-    /// under this name, beside the archive.
-    #[must_use]
-    pub fn dictionary_file(self, name: impl Into<String>) -> Options {
-        Options { dictionary_file: Some(name.into()), ..self }
-    }
-
-    /// The codec's level, one of [`Codec::levels`]; its default level otherwise.
-    #[must_use]
-    pub fn level(self, level: i32) -> Options {
-        Options { level: Some(level), ..self }
-    }
-
-    /// Length of a block in bytes, 1 KiB to 16 MiB: what a read decodes at least.
-    #[must_use]
-    pub fn block_len(self, block_len: usize) -> Options {
-        Options { block_len, ..self }
-    }
-
-    /// Lets blocks end where records end: each holds whole records, as many as
-    /// it takes to reach the block length (section 2 of the paper). A record
-    /// longer than four times that (or than 16 MiB) is cut all the same.
-    #[must_use]
-    pub fn align_records(self, align_records: bool) -> Options {
-        Options { align_records, ..self }
-    }
-
-    /// How many threads compress; 1 means the caller's alone. The archive is the
-    /// same for any number.
-    #[must_use]
-    pub fn threads(self, threads: usize) -> Options {
-        Options { threads: threads.max(1), ..self }
-    }
-
-    fn the_level(&self) -> i32 {
-        match &self.method {
-            Method::Codec(codec) => self.level.unwrap_or(codec.default_level()),
-            Method::Coder(coder) => coder.level(),
-        }
-    }
-
-    fn check(&self) -> Result<()> {
-        if !(MIN_BLOCK..=MAX_BLOCK).contains(&self.block_len) {
-            return Err(Error::invalid("a block is 1 KiB to 16 MiB long"));
-        }
-        let codec = match &self.method {
-            Method::Codec(codec) => codec,
-            Method::Coder(_) if self.level.is_none() => return Ok(()),
-            Method::Coder(_) => return Err(Error::invalid("the level is that of the coder")),
-        };
-        if !codec.levels().contains(&self.the_level()) {
-            return Err(Error::invalid("this method has no such level"));
-        }
-        // Fails where the codec is not compiled in.
-        codec.compress(
-            self.the_level(),
-            [0; 64].as_slice().into(),
-            [0; 64].as_mut_slice().into(),
-            &mut Scratch::default(),
-        )?;
-        Ok(())
-    }
-
-    fn notes(&self) -> Vec<(String, String)> {
-        let note = |key: &str, value: String| (key.to_owned(), value);
-        let (method, dictionary) = match &self.method {
-            Method::Codec(codec) => (codec.name(), None),
-            Method::Coder(coder) => (coder.coding().name(), Some(coder.dictionary().digest())),
-        };
-        let mut notes = vec![
-            note("writer", concat!("fiche ", env!("CARGO_PKG_VERSION")).to_owned()),
-            note("method", method.to_owned()),
-            note("level", self.the_level().to_string()),
-            note("block", self.block_len.to_string()),
-            note("align", if self.align_records { "records" } else { "none" }.to_owned()),
-        ];
-        notes.extend(dictionary.map(|digest| note("dictionary", digest.to_string())));
-        notes
-    }
-}
-
-/// Some blocks on their way to a worker.
-#[derive(Default)]
-struct Batch {
-    /// Decoded bytes before it in the archive.
-    offset: u64,
-    data: Vec<u8>,
-    /// Where each block ends in `data`.
-    ends: Vec<usize>,
-    /// Room for them compressed; the first `stored_len` bytes are what is written.
-    stored: Vec<u8>,
-    stored_len: usize,
-    /// What follows these blocks.
-    pages: Vec<(Page, SectionKind)>,
-    ends_chapter: bool,
-}
-
-/// The same blocks, compressed.
-struct Compressed {
-    batch: Batch,
-    /// Stored length of each, checksum included.
-    stored_lens: Vec<usize>,
-    content: u64,
-    result: Result<()>,
-}
-
-/// What a thread compresses with.
-enum Worker {
-    Codec(Codec, i32, Box<Scratch>),
-    /// The mark of its blocks.
-    Coder(Box<Packer>, u32),
-}
-
-impl Worker {
-    /// Compresses the blocks of a batch.
-    fn run(&mut self, mut batch: Batch) -> Compressed {
-        let blocks = batch.ends.len();
-        let mut done = Compressed {
-            stored_lens: Vec::with_capacity(blocks),
-            content: crc64(&batch.data),
-            result: Ok(()),
-            batch: Batch::default(),
-        };
-        let room = batch.data.len() + blocks * CHECKSUM;
-        if batch.stored.len() < room {
-            batch.stored.resize(room, 0);
-        }
-        let Batch { data, ends, stored, offset, .. } = &mut batch;
-        let mut filled = 0;
-        // A block that does not shrink is stored as it is: so there is always room.
-        let mut put = |room: &mut [u8], block: &[u8], packed: Option<(usize, u32)>| {
-            let (len, mark) = packed.unwrap_or_else(|| {
-                room[..block.len()].copy_from_slice(block);
-                (block.len(), 0)
-            });
-            let (stored, rest) = room.split_at_mut(len);
-            rest[..CHECKSUM].copy_from_slice(&block_checksum(stored, mark));
-            done.stored_lens.push(len + CHECKSUM);
-            len + CHECKSUM
-        };
-        let mut start = 0;
-        let cut = ends.iter().map(|&end| &data[std::mem::replace(&mut start, end)..end]);
-        match self {
-            Worker::Codec(codec, level, scratch) => {
-                for block in cut {
-                    let room = &mut stored[filled..filled + block.len() + CHECKSUM];
-                    let shorter = block.len() - 1;
-                    let packed = match codec {
-                        Codec::Copy => Ok(None),
-                        _ => codec.compress(
-                            *level,
-                            block.into(),
-                            (&mut room[..shorter]).into(),
-                            scratch,
-                        ),
-                    };
-                    match packed {
-                        Ok(len) => filled += put(room, block, len.map(|len| (len, *codec as u32))),
-                        Err(error) => {
-                            done.result = Err(error);
-                            break;
-                        }
-                    }
-                }
-            }
-            Worker::Coder(packer, mark) => {
-                let cut: Vec<&[u8]> = cut.collect();
-                packer.pack(*offset, &cut, |i, packed| {
-                    let room = &mut stored[filled..filled + cut[i].len() + CHECKSUM];
-                    let packed = packed.map(|packed| {
-                        room[..packed.len()].copy_from_slice(packed);
-                        (packed.len(), *mark)
-                    });
-                    filled += put(room, cut[i], packed);
-                });
-            }
-        }
-        batch.stored_len = filled;
-        done.batch = batch;
-        done
-    }
-}
 
 /// Writes an archive: records with [`add`](Writer::add) or
 /// [`begin`](Writer::begin), plain bytes through [`std::io::Write`], and at the
 /// end [`finish`](Writer::finish), without which nothing can be read.
 ///
 /// Memory: (2 * threads + 8) times the larger of a block and 128 KiB (with a coder, of
-/// 16 blocks or 4 MiB, whichever is less), what the coder has prepared, one chapter's table, 4 MiB of record pages, and the names of the records.
+/// 16 blocks or 4 MiB, whichever is less), what the coder has prepared, one chapter's table,
+/// 4 MiB of record pages, and the names of the records.
 pub struct Writer<W: Write> {
     cutter: Cutter,
     pipeline: Pipeline<Batch, Compressed>,
@@ -374,12 +137,8 @@ impl<W: Write> Writer<W> {
             }
         };
         sink.coded = coded;
-        let level = options.the_level();
         let pipeline = Pipeline::new(options.threads, || {
-            let mut worker = match &options.method {
-                Method::Codec(codec) => Worker::Codec(*codec, level, Box::default()),
-                Method::Coder(coder) => Worker::Coder(Box::new(Packer::new(coder.clone())), mark),
-            };
+            let mut worker = Worker::new(options, mark);
             move |batch| worker.run(batch)
         });
         Ok(Writer {

@@ -1,0 +1,116 @@
+//! Decodes stored blocks: verified, whole or in part.
+
+use crate::archive::shared::Shared;
+use crate::blocks::{Block, CHECKSUM, Coded};
+use crate::codec::{self, Codec};
+use crate::error::{Error, Place, Result};
+use crate::rlz::{self, Coding};
+use crate::wire::block_checksum;
+
+/// What a thread keeps between the blocks that it decodes.
+#[derive(Default)]
+pub(super) struct Decoding {
+    codec: codec::Scratch,
+    rlz: rlz::coder::Scratch,
+}
+
+pub(super) fn place(block: &Block) -> Place {
+    Place::Block { block: block.number, pos: block.pos }
+}
+
+/// The stored bytes of a block without their checksum, once it is verified.
+pub(super) fn verified<'a>(shared: &Shared, block: &Block, stored: &'a [u8]) -> Result<&'a [u8]> {
+    let corrupt = || Error::Corrupt { what: "stored block", at: place(block) };
+    let (stored, checksum) = stored.split_last_chunk::<CHECKSUM>().ok_or_else(corrupt)?;
+    let is_raw = stored.len() as u64 == block.len;
+    let mark = if is_raw { 0 } else { shared.mark(block.coded)? };
+    if block_checksum(stored, mark) == *checksum { Ok(stored) } else { Err(corrupt()) }
+}
+
+/// Decodes the bytes of a block from `start` on as far as `buf` goes, and verifies all that is
+/// stored of it. In this order: decoding waits less for memory than a checksum does, and leaves
+/// the bytes in the cache. Decoders take anything.
+pub(super) fn decode_block(
+    shared: &Shared,
+    block: &Block,
+    stored: &[u8],
+    start: usize,
+    buf: &mut [u8],
+    scratch: &mut Decoding,
+) -> Result<()> {
+    let bytes = &stored[..stored.len().saturating_sub(CHECKSUM)];
+    let len = block.len as usize;
+    let decoded = if bytes.len() == len {
+        buf.copy_from_slice(&bytes[start..start + buf.len()]);
+        Ok(())
+    } else {
+        decode_bytes(shared, block, bytes, start, buf, scratch)
+    };
+    // Who does not know where something lies says 0; dictionaries lie elsewhere.
+    let here = |error| match error {
+        Error::Corrupt { at: Place::Pos(0), .. } => Error::at(error, place(block)),
+        other => other,
+    };
+    verified(shared, block, stored).map_err(here)?;
+    decoded.map_err(here)
+}
+
+fn decode_bytes(
+    shared: &Shared,
+    block: &Block,
+    bytes: &[u8],
+    start: usize,
+    buf: &mut [u8],
+    scratch: &mut Decoding,
+) -> Result<()> {
+    let (number, len) = (block.coded.number, block.len as usize);
+    if let Some(coding) = Coding::from_number(number) {
+        let shared = shared.of(block.coded)?;
+        let done = rlz::coder::decode(coding, shared, bytes, len, start, buf, &mut scratch.rlz)?;
+        return done.ok_or(Error::Corrupt { what: "stored block", at: place(block) });
+    }
+    let found = u64::from(number);
+    let codec = Codec::from_number(number).ok_or(Error::Unsupported { what: "codec", found })?;
+    if start == 0 {
+        return codec.decompress_front(bytes.into(), len, buf.into(), &mut scratch.codec);
+    }
+    let mut room = vec![0; start + buf.len()];
+    let front = room.as_mut_slice().into();
+    codec.decompress_front(bytes.into(), len, front, &mut scratch.codec)?;
+    buf.copy_from_slice(&room[start..]);
+    Ok(())
+}
+
+/// True where a piece of a block that is coded so costs no more than what it is made of.
+pub(super) fn has_point_reads(block: &Block) -> bool {
+    Coding::from_number(block.coded.number).is_some_and(Coding::has_point_reads)
+}
+
+/// How much of a block to decode for a read that ends at `end` of it.
+pub(super) fn reach(block: &Block, end: usize) -> usize {
+    let (number, len) = (block.coded.number, block.len as usize);
+    let stops = match (Coding::from_number(number), Codec::from_number(number)) {
+        (Some(coding), _) => coding.stops_early(end, len),
+        (_, Some(codec)) => codec.stops_early(end, len),
+        _ => false,
+    };
+    if stops { end } else { len }
+}
+
+/// Decodes a block whose length is not known into the front of `room`; how long it is.
+pub(super) fn decode_within(
+    shared: &Shared,
+    coded: Coded,
+    bytes: &[u8],
+    room: &mut [u8],
+    scratch: &mut Decoding,
+) -> Result<Option<usize>> {
+    let found = u64::from(coded.number);
+    if let Some(coding) = Coding::from_number(coded.number) {
+        let shared = shared.of(coded)?;
+        return rlz::coder::decode_within(coding, shared, bytes, room, &mut scratch.rlz);
+    }
+    let unknown = Error::Unsupported { what: "codec", found };
+    let codec = Codec::from_number(coded.number).ok_or(unknown)?;
+    codec.decompress_within(bytes.into(), room.into(), &mut scratch.codec)
+}

@@ -1,0 +1,147 @@
+//! How an archive is written.
+
+use std::sync::Arc;
+
+use crate::codec::{Codec, Scratch};
+use crate::error::{Error, Result};
+use crate::parallel::default_threads;
+use crate::rlz::Coder;
+
+const MIN_BLOCK: usize = 1 << 10;
+pub(super) const MAX_BLOCK: usize = 16 << 20;
+
+/// How an archive is written.
+///
+/// ```
+/// use fiche::archive::Options;
+/// use fiche::codec::Codec;
+///
+/// let options = Options::default().codec(Codec::Lz4).level(9).block_len(64 << 10).threads(2);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(super) method: Method,
+    level: Option<i32>,
+    pub(super) block_len: usize,
+    pub(super) align_records: bool,
+    pub(super) threads: usize,
+    pub(super) dictionary_file: Option<String>,
+}
+
+/// What blocks are compressed with.
+#[derive(Clone, Debug)]
+pub(super) enum Method {
+    Codec(Codec),
+    Coder(Arc<Coder>),
+}
+
+impl Default for Options {
+    /// zstd at its default level, blocks of 16 KiB, all cores.
+    fn default() -> Options {
+        Options {
+            method: Method::Codec(Codec::Zstd),
+            level: None,
+            block_len: 16 << 10,
+            align_records: false,
+            threads: default_threads(),
+            dictionary_file: None,
+        }
+    }
+}
+
+impl Options {
+    /// The codec of every block that shrinks.
+    #[must_use]
+    pub fn codec(self, codec: Codec) -> Options {
+        Options { method: Method::Codec(codec), ..self }
+    }
+
+    /// A coding with its dictionary in place of a codec; its level is that of the coder.
+    /// The dictionary is written before the blocks, or its name if it is in a
+    /// file of its own.
+    #[must_use]
+    pub fn coder(self, coder: Arc<Coder>) -> Options {
+        Options { method: Method::Coder(coder), level: None, ..self }
+    }
+
+    /// The dictionary of the coder is in this dictionary file; readers look for it
+    /// under this name, beside the archive.
+    #[must_use]
+    pub fn dictionary_file(self, name: impl Into<String>) -> Options {
+        Options { dictionary_file: Some(name.into()), ..self }
+    }
+
+    /// The codec's level, one of [`Codec::levels`]; its default level otherwise.
+    #[must_use]
+    pub fn level(self, level: i32) -> Options {
+        Options { level: Some(level), ..self }
+    }
+
+    /// Length of a block in bytes, 1 KiB to 16 MiB: what a read decodes at least.
+    #[must_use]
+    pub fn block_len(self, block_len: usize) -> Options {
+        Options { block_len, ..self }
+    }
+
+    /// Lets blocks end where records end: each holds whole records, as many as
+    /// it takes to reach the block length (section 2 of the paper). A record
+    /// longer than four times that (or than 16 MiB) is cut all the same.
+    #[must_use]
+    pub fn align_records(self, align_records: bool) -> Options {
+        Options { align_records, ..self }
+    }
+
+    /// How many threads compress; 1 means the caller's alone. The archive is the
+    /// same for any number.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Options {
+        Options { threads: threads.max(1), ..self }
+    }
+
+    pub(super) fn the_level(&self) -> i32 {
+        match &self.method {
+            Method::Codec(codec) => self.level.unwrap_or(codec.default_level()),
+            Method::Coder(coder) => coder.level(),
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        if !(MIN_BLOCK..=MAX_BLOCK).contains(&self.block_len) {
+            return Err(Error::invalid("a block is 1 KiB to 16 MiB long"));
+        }
+        let codec = match &self.method {
+            Method::Codec(codec) => codec,
+            Method::Coder(_) if self.level.is_none() => return Ok(()),
+            Method::Coder(_) => return Err(Error::invalid("the level is that of the coder")),
+        };
+        if !codec.levels().contains(&self.the_level()) {
+            return Err(Error::invalid("this method has no such level"));
+        }
+        // Fails where the codec is not compiled in.
+        codec.compress(
+            self.the_level(),
+            [0; 64].as_slice().into(),
+            [0; 64].as_mut_slice().into(),
+            &mut Scratch::default(),
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn notes(&self) -> Vec<(String, String)> {
+        let note = |key: &str, value: String| (key.to_owned(), value);
+        let (method, dictionary) = match &self.method {
+            Method::Codec(codec) => (codec.name(), None),
+            Method::Coder(coder) => (coder.coding().name(), Some(coder.dictionary().digest())),
+        };
+        let mut notes = vec![
+            note("writer", concat!("fiche ", env!("CARGO_PKG_VERSION")).to_owned()),
+            note("method", method.to_owned()),
+            note("level", self.the_level().to_string()),
+            note("block", self.block_len.to_string()),
+            note("align", if self.align_records { "records" } else { "none" }.to_owned()),
+        ];
+        notes.extend(dictionary.map(|digest| note("dictionary", digest.to_string())));
+        notes
+    }
+}
