@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV = target/venv
 
-.PHONY: demo test install lint unit features second-reader fuzz soak bench bench-archive bless clean
+.PHONY: demo test install lint unit features second-reader fuzz soak bench bench-rlz bench-archive bless clean
 
 demo:
 	cargo build --release -p fiche-cli
@@ -51,6 +51,9 @@ bench:
 
 # The papers' modes of retrieval, beside peers: DATA is a list of folders. ARGS=--cold measures from the
 # device as well, which needs root, as mounting does.
+bench-rlz:
+	cargo bench --quiet -p fiche --bench rlz -- $(ARGS) $(DATA)
+
 bench-archive:
 	@sh tests/install.sh $(PYTHON) $(VENV) peers
 	cargo run --release --quiet -p fiche-bench -- archive $(ARGS) $(DATA) -o crates/fiche-bench/results

@@ -88,7 +88,7 @@ fn factoring(name: &str, dictionary: &Arc<Dictionary>, blocks: &[&[u8]]) -> Fact
     let factoring = Factoring::new(dictionary.clone());
     let rate = dictionary.len() as f64 / start.elapsed().as_secs_f64() / 1e6;
     println!("{name} preparing,once,{rate:.1},MB/s,,");
-    let bytes: u64 = blocks.iter().map(|block| block.len() as u64).sum();
+    let bytes = (blocks.len() * BLOCK) as u64;
     let mut count = 0;
     let run = || {
         count = blocks.chunks(16).flat_map(|some| factoring.factor(some)).map(|f| f.len()).sum();

@@ -476,8 +476,8 @@ pub(crate) fn decode(
     debug_assert!(start + dst.len() <= block_len);
     let dictionary = shared.dictionary;
     Ok(match coding {
-        Coding::Uv => plain::decode_uv(dictionary, stored, block_len, start, dst, scratch),
-        Coding::Pv => plain::decode_pv(dictionary, stored, block_len, start, dst, scratch),
+        Coding::Uv => plain::decode_uv(dictionary, stored, block_len, (start, dst), scratch),
+        Coding::Pv => plain::decode_pv(dictionary, stored, block_len, (start, dst), scratch),
         Coding::ZstdDict => zstd_dict::decode(dictionary, stored, block_len, (start, dst), scratch),
         #[cfg(feature = "zlib")]
         Coding::Zz | Coding::ZzPrimed => {

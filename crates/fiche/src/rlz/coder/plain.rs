@@ -49,16 +49,6 @@ pub(super) fn encode_pv(factors: &[Factor], dictionary_len: usize, out: &mut Vec
     }
 }
 
-/// The lengths of a block, and the bytes of its offsets.
-#[inline(always)]
-fn lens_of<'a>(stored: &'a [u8], block_len: usize, scratch: &mut Vec<u32>) -> Option<&'a [u8]> {
-    let mut take = Take::new(stored, "factors", 0);
-    let count = take.count(block_len as u64).ok()?;
-    let rest = take.bytes(take.remaining()).ok()?;
-    let used = lens::take(rest, count, scratch)?;
-    (lens::text_len(scratch) == block_len as u64).then(|| &rest[used..])
-}
-
 /// How long the block is, as far as its lengths say; at most `limit`.
 pub(super) fn block_len(stored: &[u8], limit: usize, scratch: &mut Scratch) -> Option<usize> {
     let mut take = Take::new(stored, "factors", 0);
@@ -72,43 +62,84 @@ pub(super) fn decode_uv(
     dictionary: &Dictionary,
     stored: &[u8],
     block_len: usize,
-    start: usize,
-    dst: &mut [u8],
+    (start, dst): (usize, &mut [u8]),
     scratch: &mut Scratch,
 ) -> Option<()> {
-    let offsets = lens_of(stored, block_len, &mut scratch.lens)?;
-    if offsets.len() != 4 * scratch.lens.len() {
-        return None;
-    }
-    copy::copy(dictionary, &scratch.lens, |i| load_u32(offsets, 4 * i), start, dst)
+    let offsets_of = |stored: &[u8], count: usize| stored.len().checked_sub(4 * count);
+    let piece = Factors::of(stored, block_len, start, dst.len(), offsets_of, scratch)?;
+    let offset_of = |i: usize| load_u32(piece.offsets, 4 * (piece.first + i));
+    copy::copy(dictionary, &scratch.lens, offset_of, piece.skip, dst)
 }
 
 pub(super) fn decode_pv(
     dictionary: &Dictionary,
     stored: &[u8],
     block_len: usize,
-    start: usize,
-    dst: &mut [u8],
+    (start, dst): (usize, &mut [u8]),
     scratch: &mut Scratch,
 ) -> Option<()> {
-    let offsets = lens_of(stored, block_len, &mut scratch.lens)?;
     let width = width(dictionary.len()) as usize;
-    let count = scratch.lens.len();
-    if offsets.len() != (count * width).div_ceil(8) {
-        return None;
-    }
+    let offsets_of =
+        |stored: &[u8], count: usize| stored.len().checked_sub((count * width).div_ceil(8));
+    let piece = Factors::of(stored, block_len, start, dst.len(), offsets_of, scratch)?;
+    let offsets = piece.offsets;
     let mask = (1u64 << width) - 1;
     // The last ones are read from a copy that has room behind them.
     let tail = offsets.len().saturating_sub(8);
     let mut padded = [0; 16];
     padded[..offsets.len() - tail].copy_from_slice(&offsets[tail..]);
     let offset_of = |i: usize| {
-        let bit = i * width;
+        let bit = (piece.first + i) * width;
         let word = match bit / 8 {
             at if at < tail => load_u64(offsets, at),
             at => load_u64(&padded, at - tail),
         };
         (word >> (bit % 8) & mask) as u32
     };
-    copy::copy(dictionary, &scratch.lens, offset_of, start, dst)
+    copy::copy(dictionary, &scratch.lens, offset_of, piece.skip, dst)
+}
+
+/// The factors that a read needs; their lengths are in the scratch.
+struct Factors<'a> {
+    /// Number of the first, and how many bytes of it are before the read.
+    first: usize,
+    skip: usize,
+    /// Bytes of the offsets of all factors.
+    offsets: &'a [u8],
+}
+
+impl<'a> Factors<'a> {
+    /// Those of `len` bytes from `start` on; `offsets_of` says where the offsets of so many factors
+    /// start, which end where the stored bytes do. Of a whole block all is checked, of a piece what it
+    /// needs.
+    #[inline(always)]
+    fn of(
+        stored: &'a [u8],
+        block_len: usize,
+        start: usize,
+        len: usize,
+        offsets_of: impl Fn(&[u8], usize) -> Option<usize>,
+        scratch: &mut Scratch,
+    ) -> Option<Factors<'a>> {
+        let mut take = Take::new(stored, "factors", 0);
+        let count = take.count(block_len as u64).ok()?;
+        let before = stored.len() - take.remaining();
+        let offsets_at = offsets_of(stored, count)?;
+        let lens = stored.get(before..offsets_at)?;
+        let offsets = &stored[offsets_at..];
+        if len == 0 {
+            scratch.lens.clear();
+            return Some(Factors { first: 0, skip: 0, offsets });
+        }
+        if len < block_len {
+            // With the byte before them, which is the last one of the count.
+            let lens = &stored[before - 1..offsets_at];
+            let found = lens::seek(lens, count, start)?;
+            lens::take_until(lens, &found, count, start + len, &mut scratch.lens)?;
+            return Some(Factors { first: found.factor, skip: start - found.start, offsets });
+        }
+        let used = lens::take(lens, count, &mut scratch.lens)?;
+        let is_all = used == lens.len() && lens::text_len(&scratch.lens) == block_len as u64;
+        is_all.then_some(Factors { first: 0, skip: 0, offsets })
+    }
 }
