@@ -45,15 +45,16 @@ soak:
 	PROPTEST_CASES=20000 cargo test --release -p fiche
 	fuzz/run.sh 3600
 
-# DATA is a file or a folder. Add ARGS=--index for an archive of 2^26 blocks.
+# DATA is a file or a folder. Add ARGS=--index for an archive of 2^26 blocks; for bench-rlz, --points for
+# reads of a few bytes, --dict=4,16,64 for the dictionary's size in MiB.
 bench:
 	cargo bench --quiet -p fiche --bench archive -- $(ARGS) $(DATA)
 
-# The papers' modes of retrieval, beside peers: DATA is a list of folders. ARGS=--cold measures from the
-# device as well, which needs root, as mounting does.
 bench-rlz:
 	cargo bench --quiet -p fiche --bench rlz -- $(ARGS) $(DATA)
 
+# The papers' modes of retrieval, beside peers: DATA is a list of folders. ARGS=--cold measures from the
+# device as well, which needs root, as mounting does.
 bench-archive:
 	@sh tests/install.sh $(PYTHON) $(VENV) peers
 	cargo run --release --quiet -p fiche-bench -- archive $(ARGS) $(DATA) -o crates/fiche-bench/results
