@@ -282,16 +282,19 @@ impl Given {
     }
 }
 
-/// Copies a stream into a file without a name: a dictionary is sampled from all of it.
-pub fn spool(input: &mut dyn std::io::Read) -> Result<std::fs::File, fiche::Error> {
-    let mut file = tempfile::tempfile()?;
+/// Copies a stream into a file without a name in the temporary folder: a dictionary is sampled from
+/// all of it.
+pub fn spool(input: &mut dyn std::io::Read) -> Result<std::fs::File, Failed> {
+    let folder = std::env::temp_dir();
+    let at = |error| Failed::io(&folder, error);
+    let mut file = tempfile::tempfile_in(&folder).map_err(at)?;
     let mut buf = vec![0; 256 << 10];
     loop {
         match input.read(&mut buf) {
             Ok(0) => return Ok(file),
-            Ok(len) => file.write_all(&buf[..len])?,
+            Ok(len) => file.write_all(&buf[..len]).map_err(at)?,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(fiche::Error::from(error).into()),
         }
         ui::check_stop()?;
     }
