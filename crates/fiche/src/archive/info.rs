@@ -53,7 +53,8 @@ impl Reader {
     /// What the archive is made of; loads every chapter's table.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when a table is damaged, [`Error::Io`].
+    /// [`Error::Corrupt`](crate::Error::Corrupt) when a table is damaged,
+    /// [`Error::Io`](crate::Error::Io).
     pub fn info(&self) -> Result<Info> {
         let footer = &self.inner().footer;
         let mut info = Info {
