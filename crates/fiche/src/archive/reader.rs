@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::archive::decode::{Decoding, decode_block, has_point_reads, place, reach};
@@ -117,6 +118,7 @@ pub(super) struct Inner {
     pub footer: Footer,
     tables: Vec<OnceLock<Table>>,
     pub shared: Shared,
+    verified: Verified,
     pub index: Index,
     /// Of a recovered archive: the record of which only the beginning is left, and where in the
     /// content what is left of it ends.
@@ -125,6 +127,25 @@ pub(super) struct Inner {
     /// Boxed, so that taking one and giving it back moves a pointer.
     #[expect(clippy::vec_box, reason = "a scratch is hundreds of bytes")]
     scratch: Mutex<Vec<Box<Scratch>>>,
+}
+
+/// Which blocks were verified: a bit for each, once the first one was.
+#[derive(Default)]
+struct Verified(OnceLock<Vec<AtomicU64>>);
+
+impl Verified {
+    fn has(&self, block: u64) -> bool {
+        let word = self.0.get().and_then(|words| words.get(block as usize / 64));
+        word.is_some_and(|word| word.load(Ordering::Relaxed) >> (block % 64) & 1 == 1)
+    }
+
+    /// Notes one of so many blocks.
+    fn set(&self, block: u64, blocks: u64) {
+        let words = || (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        if let Some(word) = self.0.get_or_init(words).get(block as usize / 64) {
+            word.fetch_or(1 << (block % 64), Ordering::Relaxed);
+        }
+    }
 }
 
 /// What a thread works with while it reads. Reused, so that reading allocates
@@ -211,6 +232,7 @@ impl Reader {
             footer,
             tables,
             shared,
+            verified: Verified::default(),
             index,
             incomplete: None,
             cache,
@@ -458,7 +480,15 @@ impl Inner {
     ) -> Result<()> {
         let Scratch { window, decode, .. } = scratch;
         let stored = window.stored(&*self.source, block, until)?;
-        decode_block(&self.shared, block, stored, start, buf, decode)
+        // What lies in memory stays as it is: to read all of a block for a few bytes of it would be
+        // most of the work. What is read from a file is read again, and may be damaged by then.
+        let stays = self.source.as_bytes().is_some() && has_point_reads(block);
+        let is_verified = stays && self.verified.has(block.number);
+        decode_block(&self.shared, block, stored, start, buf, decode, is_verified)?;
+        if stays && !is_verified {
+            self.verified.set(block.number, self.footer.blocks);
+        }
+        Ok(())
     }
 
     /// The bytes of a block up to `end` at least: from the cache, or decoded and put there.

@@ -224,10 +224,9 @@ impl Reader {
         for block in &piece.blocks {
             stored.resize(block.stored_len as usize, 0);
             buf.resize(block.len as usize, 0);
-            let result =
-                self.inner().source.read_at(block.pos, stored).and_then(|()| {
-                    decode_block(&self.inner().shared, block, stored, 0, buf, scratch)
-                });
+            let result = self.inner().source.read_at(block.pos, stored).and_then(|()| {
+                decode_block(&self.inner().shared, block, stored, 0, buf, scratch, false)
+            });
             match result {
                 Ok(()) => {
                     done.checksum = crc64_join(done.checksum, crc64(buf), block.len);

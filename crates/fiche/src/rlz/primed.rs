@@ -10,6 +10,7 @@ pub(super) const WINDOW: usize = 32 << 10;
 pub(super) struct State {
     /// The compressor of the level used last.
     compress: Option<(i32, Compress)>,
+    room: Vec<u8>,
     decompress: Option<Decompress>,
 }
 
@@ -40,8 +41,17 @@ impl State {
         if !prime.is_empty() {
             stream.set_dictionary(window(prime)).ok()?;
         }
-        let status = stream.compress(src, dst, FlushCompress::Finish);
-        matches!(status, Ok(Status::StreamEnd)).then(|| stream.total_out() as usize)
+        // The library panics in some places where it runs out of room: so it gets more than any
+        // input takes, and the result is copied.
+        self.room.resize(src.len() + src.len() / 8 + 1024, 0);
+        let status = stream.compress(src, &mut self.room, FlushCompress::Finish);
+        let len = stream.total_out() as usize;
+        if !matches!(status, Ok(Status::StreamEnd)) {
+            self.compress = None;
+            return None;
+        }
+        dst.get_mut(..len)?.copy_from_slice(&self.room[..len]);
+        Some(len)
     }
 
     /// Inflates all of `src` into the front of `dst`; returns how much that is.

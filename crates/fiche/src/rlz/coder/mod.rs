@@ -635,6 +635,18 @@ mod tests {
     }
 
     #[test]
+    fn many_blocks_that_do_not_shrink_leave_their_codecs_whole() {
+        let mut random = Random(6);
+        let (dictionary, noise) = (random.text(40_000), random.bytes(60_000));
+        for (coding, size) in check(&dictionary, &noise, 1024) {
+            assert!(size >= noise.len() - 100, "{coding}: {size}");
+        }
+        let half: Vec<u8> =
+            noise.chunks(500).flat_map(|n| [n, &dictionary[..500]].concat()).collect();
+        check(&dictionary, &half, 1024);
+    }
+
+    #[test]
     fn odd_dictionaries_and_inputs_come_back() {
         let mut random = Random(2);
         let all: Vec<u8> = (0..=255).collect();

@@ -17,6 +17,7 @@
 use crate::rlz::Dictionary;
 use crate::rlz::coder::{Scratch, copy, lens};
 use crate::rlz::matcher::Factor;
+use crate::rlz::memory::prefetch;
 use crate::wire::{Put, Take, load_u32, load_u64};
 
 /// Bits of an offset into a dictionary of this length.
@@ -99,6 +100,23 @@ pub(super) fn decode_pv(
     copy::copy(dictionary, &scratch.lens, offset_of, piece.skip, dst)
 }
 
+/// Asks for the lengths up to the place of a read, and for the offsets there, as if all factors were as
+/// long: they are all needed, and far from one another.
+#[inline(always)]
+fn ask_ahead(lens: &[u8], offsets: &[u8], start: usize, block_len: usize) {
+    const LINE: usize = 64;
+    /// More than these the processor asks for by itself.
+    const LINES: usize = 24;
+    let place = |len: usize| len * start / block_len.max(1);
+    for line in (0..=place(lens.len()) / LINE + 1).take(LINES) {
+        prefetch(lens, line * LINE);
+    }
+    let at = place(offsets.len());
+    for line in [at.saturating_sub(LINE), at, at + LINE] {
+        prefetch(offsets, line);
+    }
+}
+
 /// The factors that a read needs; their lengths are in the scratch.
 struct Factors<'a> {
     /// Number of the first, and how many bytes of it are before the read.
@@ -134,6 +152,7 @@ impl<'a> Factors<'a> {
         if len < block_len {
             // With the byte before them, which is the last one of the count.
             let lens = &stored[before - 1..offsets_at];
+            ask_ahead(lens, offsets, start, block_len);
             let found = lens::seek(lens, count, start)?;
             lens::take_until(lens, &found, count, start + len, &mut scratch.lens)?;
             return Some(Factors { first: found.factor, skip: start - found.start, offsets });
