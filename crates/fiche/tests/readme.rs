@@ -57,6 +57,8 @@ fn peers() -> String {
         .unwrap()
         .map(|item| item.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "csv"))
+        // The paper's own methods, without peers.
+        .filter(|path| !path.file_stem().is_some_and(|s| s.to_string_lossy().ends_with("-paper")))
         .collect();
     files.sort();
     let texts: Vec<String> =
