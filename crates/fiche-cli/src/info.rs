@@ -61,7 +61,10 @@ pub fn run(args: Args) -> Result<(), Failed> {
     }
     let bits = info.index_bytes as f64 * 8.0 / info.blocks.max(1) as f64;
     let shared = dictionaries.iter().map(|(digest, len, file)| {
-        let place = file.as_ref().map_or("in this file".to_owned(), |file| format!("in {file}"));
+        let place = match file {
+            Some(file) => format!("in {}", ui::one_line(file.as_bytes())),
+            None => "in this file".to_owned(),
+        };
         ("dictionary", format!("{} {place}, BLAKE3 {digest}", show(*len)))
     });
     let rows = [
