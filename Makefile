@@ -54,7 +54,7 @@ bench-rlz:
 	cargo bench --quiet -p fiche --bench rlz -- $(ARGS) $(DATA)
 
 # The papers' modes of retrieval, beside peers: DATA is a list of folders. ARGS=--cold measures from the
-# device as well, which needs root, as mounting does.
+# device as well, which needs root, as mounting does; --lean measures less, within an hour.
 bench-archive:
 	@sh tests/install.sh $(PYTHON) $(VENV) peers
 	cargo run --release --quiet -p fiche-bench -- archive $(ARGS) $(DATA) -o crates/fiche-bench/results

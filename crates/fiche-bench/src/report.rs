@@ -331,7 +331,8 @@ fn machine() -> String {
 }
 
 /// An index of all corpora that have results.
-pub fn summary(folder: &Path) -> Result<()> {
+/// The last run had so many rounds, and was a lean one or not.
+pub fn summary(folder: &Path, rounds: usize, is_lean: bool) -> Result<()> {
     let mut names: Vec<String> = Vec::new();
     for item in std::fs::read_dir(folder)? {
         let path = item?.path();
@@ -345,8 +346,8 @@ pub fn summary(folder: &Path) -> Result<()> {
          and Wirth, *Access time tradeoffs in archive compression* (2015): FULL reads all of a corpus in \
          order, in aligned pieces of 16 KiB; RANDOM reads 10,000 pieces of 16 KiB at random places, not \
          aligned; BATCH reads the same places in order. All engines read the same places in the same run; \
-         what they read is held against the corpus. With blocks of 1 MiB, RANDOM reads the first 1,000 of the \
-         places only. Two threads, and reads from the device, are measured with blocks of 16 KiB. Each measurement is a process of its own; results \
+         what they read is held against the corpus. With `--lean`, blocks of 1 MiB are read at the first 1,000 of the \
+         places only, and two threads and reads from the device are measured with blocks of 16 KiB. Each measurement is a process of its own; results \
          are medians of rounds in which all engines are interleaved. Sizes are those of all files that \
          reading needs, dictionary and index included.\n\n`make bench-archive DATA='FOLDER...' \
          ARGS='--cold'` writes this folder.\n\n\
@@ -363,6 +364,8 @@ pub fn summary(folder: &Path) -> Result<()> {
          | bgzip | `bgzip -b -s`, a process a read; every 20th place |\n\
          | indexed_gzip, rapidgzip | Python's readers of gzip files, with their indexes; every 20th place |\n\n",
     );
+    let lean = if is_lean { ", with `--lean`" } else { "" };
+    writeln!(text, "The last run: {rounds} rounds{lean}.\n")?;
     for name in names {
         writeln!(text, "- [{name}]({name}.md)")?;
     }
