@@ -40,6 +40,7 @@ mod options;
 mod place;
 mod reader;
 mod rebuild;
+mod record;
 mod recover;
 
 mod restore;
@@ -55,7 +56,8 @@ pub use folder::{Content, Folder, Packed};
 pub use info::Info;
 pub use merge::merge;
 pub use options::Options;
-pub use reader::{OpenOptions, Reader, Record};
+pub use reader::{OpenOptions, Reader};
+pub use record::Record;
 pub use recover::Recovered;
 
 pub use restore::{Failure, Restore, Restored};
