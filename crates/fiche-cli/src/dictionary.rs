@@ -135,6 +135,7 @@ impl Choice {
         if coding == Coding::ZzPrimed {
             coder = coder.probe(&Sampling::probe(content)?);
         }
+        coder = coder.learn(content, options.block_bytes())?;
         if self.prime == Prime::Near {
             coder = coder.collection(content.len());
         }
@@ -152,7 +153,7 @@ impl Choice {
         let all = archive.dictionaries()?;
         let (None, Some((digest, _, name))) = (&self.dict, all.last()) else { return Ok(None) };
         let coder = coder(coding, level, archive.dictionary(digest)?, quiet)?;
-        let coder = coder.min_literal(self.min_literal)?;
+        let coder = coder.min_literal(self.min_literal)?.learn(archive, options.block_bytes())?;
         let options = match name {
             Some(name) => options.dictionary_file(name.clone()),
             None => options,

@@ -42,6 +42,7 @@ mod elias_fano;
 mod envelope;
 mod error;
 mod io;
+mod model;
 mod pages;
 mod parallel;
 mod records;

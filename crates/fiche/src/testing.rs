@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 use crate::io::ReadAt;
-use crate::rlz::coder::{Packer, Primes, Scratch, Shared, decode};
+use crate::rlz::coder::{Model, Packer, Scratch, Shared, decode};
 use crate::rlz::matcher::{Factor, Matcher};
 use crate::rlz::{Coder, Coding, Dictionary};
 
@@ -151,7 +151,7 @@ pub fn decode_both(
     len: usize,
     (start, piece): (usize, usize),
 ) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
-    let shared = Shared { dictionary, primes: None };
+    let shared = Shared { dictionary, model: None };
     let mut scratch = Scratch::default();
     let mut read = |start, count| {
         let mut dst = vec![0; count];
@@ -165,7 +165,7 @@ pub fn decode_both(
 pub struct Coded {
     coding: Coding,
     dictionary: Arc<Dictionary>,
-    primes: Option<Arc<Primes>>,
+    model: Option<Arc<Model>>,
     /// Length and stored bytes; these are `None` for a block that does not shrink.
     blocks: Vec<(usize, Option<Vec<u8>>)>,
     scratch: Scratch,
@@ -175,13 +175,13 @@ impl Coded {
     /// Codes these blocks.
     #[must_use]
     pub fn new(coder: Arc<Coder>, blocks: &[&[u8]]) -> Coded {
-        let (coding, primes) = (coder.coding(), coder.primes().cloned());
+        let (coding, model) = (coder.coding(), coder.model().cloned());
         let dictionary = coder.dictionary().clone();
         let mut coded = Vec::new();
         Packer::new(coder).pack(0, blocks, |i, stored| {
             coded.push((blocks[i].len(), stored.map(<[u8]>::to_vec)));
         });
-        Coded { coding, dictionary, primes, blocks: coded, scratch: Scratch::default() }
+        Coded { coding, dictionary, model, blocks: coded, scratch: Scratch::default() }
     }
 
     /// Fills `dst` with the bytes from `start` on of block `i`. False for a block that does not
@@ -191,7 +191,7 @@ impl Coded {
     /// When the block does not decode.
     pub fn read(&mut self, i: usize, start: usize, dst: &mut [u8]) -> bool {
         let (len, Some(stored)) = &self.blocks[i] else { return false };
-        let shared = Shared { dictionary: &self.dictionary, primes: self.primes.as_deref() };
+        let shared = Shared { dictionary: &self.dictionary, model: self.model.as_deref() };
         let done = decode(self.coding, shared, stored, *len, start, dst, &mut self.scratch);
         done.expect("a coding").expect("a block");
         true

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const FLOORS: [&[&str]; 9] = [
     &["wire", "error"],
     &["elias_fano", "pages", "parallel", "cache", "io"],
-    &["codec"],
+    &["codec", "model"],
     &["envelope"],
     &["blocks", "records", "rlz"],
     &["archive"],

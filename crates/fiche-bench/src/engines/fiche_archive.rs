@@ -42,6 +42,7 @@ impl Engine for Archive {
                 let dictionary = Arc::new(Sampling::default().len(dictionary).run(&source)?);
                 let coder = Coder::with_level(coding, self.level, dictionary)?;
                 let coder = coder.collection(if is_near { corpus.len } else { 0 });
+                let coder = coder.learn(&source, self.block)?;
                 let coder = match coding {
                     Coding::ZzPrimed => coder.probe(&Sampling::probe(&source)?),
                     _ => coder,

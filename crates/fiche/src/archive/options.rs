@@ -84,6 +84,12 @@ impl Options {
         Options { block_len, ..self }
     }
 
+    /// Length of a block in bytes, as it is set.
+    #[must_use]
+    pub fn block_bytes(&self) -> usize {
+        self.block_len
+    }
+
     /// Lets blocks end where records end: each holds whole records, as many as
     /// it takes to reach the block length (section 2 of the paper). A record
     /// longer than four times that (or than 16 MiB) is cut all the same.

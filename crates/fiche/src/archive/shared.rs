@@ -7,7 +7,7 @@
 //!
 //! | size | field | meaning |
 //! |---|---|---|
-//! | 1 | coding | the coding it is for: 20 |
+//! | 1 | coding | the coding it is for: 20 or 23 |
 //! | | content | as under that coding |
 
 use std::io::Write;
@@ -20,11 +20,10 @@ use crate::blocks::Coded;
 use crate::envelope::{Kind, Section, SectionRef};
 use crate::error::{Error, Place, Result};
 use crate::io::{ReadAt, Resolve};
-use crate::rlz::Coding;
-use crate::rlz::Dictionary;
-use crate::rlz::coder::Primes;
+use crate::rlz::coder;
 use crate::rlz::store::Description;
-use crate::wire::{Digest, Put};
+use crate::rlz::{Coding, Dictionary};
+use crate::wire::Digest;
 
 /// A table leads to something that is not there, or is something else. Whose block it is, the
 /// reader knows.
@@ -86,17 +85,16 @@ enum Item {
     Dictionary(Description),
     Model {
         digest: Digest,
-        primes: Primes,
+        model: coder::Model,
     },
     /// What mends the others.
     Spare(Section),
 }
 
 /// The bytes of a model's section.
-pub(super) fn model_payload(primes: &Primes) -> Vec<u8> {
+pub(super) fn model_payload(model: &coder::Model) -> Vec<u8> {
     let mut payload = Vec::new();
-    payload.put_u8(Coding::ZzPrimed as u8);
-    primes.put(&mut payload);
+    model.put(&mut payload);
     payload
 }
 
@@ -125,13 +123,9 @@ impl Shared {
             }
             let section = self.load(at, Kind::Model)?;
             let mut take = section.take("model");
-            let number = take.u8()?;
-            if number != Coding::ZzPrimed as u8 {
-                return Err(Error::Unsupported { what: "model", found: u64::from(number) });
-            }
-            let primes = Primes::take(&mut take)?;
+            let model = coder::Model::take(&mut take)?;
             take.end()?;
-            Ok(Item::Model { digest: Digest::of(&section.payload), primes })
+            Ok(Item::Model { digest: Digest::of(&section.payload), model })
         };
         slot.item.get(load)
     }
@@ -203,7 +197,7 @@ impl Shared {
         let mut marks = Vec::new();
         for dictionary in all().filter(|&place| matches!(self.description_at(place), Ok(Some(_)))) {
             for coding in Coding::ALL {
-                let models = all().filter(|_| coding == Coding::ZzPrimed);
+                let models = all().filter(|_| coding.has_model());
                 for model in std::iter::once(None).chain(models) {
                     let coded = Coded { number: coding as u8, dictionary, model };
                     marks.extend(self.mark(coded).ok().map(|mark| (mark, coded)));
@@ -272,10 +266,10 @@ impl Shared {
         Ok(place)
     }
 
-    fn primes(&self, place: u32) -> Result<(&Digest, &Primes)> {
+    fn model(&self, place: u32) -> Result<(&Digest, &coder::Model)> {
         let slot = self.slot(place)?;
         match self.item(slot)? {
-            Item::Model { digest, primes } => Ok((digest, primes)),
+            Item::Model { digest, model } => Ok((digest, model)),
             Item::Dictionary(_) | Item::Spare(_) => Err(LEADS_ELSEWHERE),
         }
     }
@@ -286,7 +280,7 @@ impl Shared {
         let description = self.description(place)?.ok_or(LEADS_ELSEWHERE)?;
         let mut tag = description.digest.tag();
         if let Some(place) = coded.model {
-            tag ^= self.primes(place)?.0.tag();
+            tag ^= self.model(place)?.0.tag();
         }
         Ok(u32::from(tag) << 8 | u32::from(coded.number))
     }
@@ -319,10 +313,10 @@ impl Shared {
     }
 
     /// What a block that is coded so is decoded with.
-    pub fn of(&self, coded: Coded) -> Result<crate::rlz::coder::Shared<'_>> {
+    pub fn of(&self, coded: Coded) -> Result<coder::Shared<'_>> {
         let dictionary = self.dictionary(coded.dictionary.ok_or(LEADS_ELSEWHERE)?)?;
-        let primes = coded.model.map(|place| self.primes(place)).transpose()?;
-        Ok(crate::rlz::coder::Shared { dictionary, primes: primes.map(|(_, primes)| primes) })
+        let model = coded.model.map(|place| self.model(place)).transpose()?;
+        Ok(coder::Shared { dictionary, model: model.map(|(_, model)| model) })
     }
 
     /// Every range of the file that dictionaries and models take up, and what is wrong with them.

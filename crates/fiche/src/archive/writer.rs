@@ -545,8 +545,8 @@ impl<W: Write> Sink<W> {
             }
         };
         let mut coded = Coded { number, dictionary: Some(place as u32), model: None };
-        if let Some(primes) = coder.primes() {
-            let payload = model_payload(primes);
+        if let Some(model) = coder.model() {
+            let payload = model_payload(model);
             let digest = Digest::of(&payload);
             tag ^= digest.tag();
             let found = self.digests.iter().position(|known| *known == digest);

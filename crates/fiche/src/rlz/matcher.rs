@@ -156,6 +156,46 @@ impl Matcher {
         }
     }
 
+    /// The longest match at each place of a text, where there is one of 5 bytes or more. Inside of
+    /// long ones most places are not looked up: they go on as what is there does.
+    pub fn factor_everywhere(&self, text: &[u8], found: &mut Vec<Factor>) {
+        /// Inside of a match of at least `LONG_MATCH` the last `LOOK` places are looked up.
+        const LONG_MATCH: u32 = 64;
+        const LOOK: u32 = 32;
+        found.clear();
+        found.resize(text.len(), Factor::default());
+        let piece = text.len().div_ceil(LANES).max(64);
+        let mut lanes: Vec<(usize, usize, Lane<'_>)> = (0..text.len())
+            .step_by(piece)
+            .map(|at| (at, text.len().min(at + piece), Lane::shallow(&text[at..])))
+            .collect();
+        let mut i = 0;
+        while !lanes.is_empty() {
+            if i >= lanes.len() {
+                i = 0;
+            }
+            let (at, end, lane) = &mut lanes[i];
+            let Some(factor) = lane.step(self) else {
+                i += 1;
+                continue;
+            };
+            let skip = if factor.len >= LONG_MATCH { factor.len - LOOK } else { 1 };
+            for (k, slot) in found[*at..*end].iter_mut().take(skip as usize).enumerate() {
+                let k = k as u32;
+                if factor.len > k {
+                    *slot = Factor { len: factor.len - k, offset: factor.offset + k };
+                }
+            }
+            *at += skip as usize;
+            if *at >= *end {
+                lanes.swap_remove(i);
+                continue;
+            }
+            *lane = Lane::shallow(&text[*at..]);
+            i += 1;
+        }
+    }
+
     /// The suffixes that begin as the text does, as far as the table of beginnings tells, and how
     /// many bytes that are. `None` where the dictionary does not even have its first byte.
     fn beginning(&self, text: &[u8]) -> Option<(Interval, usize)> {
@@ -229,7 +269,7 @@ fn count_first(padded: &[u8], text_len: usize, len: usize) -> Vec<u32> {
 
 /// How many bytes two texts have in common at their start.
 #[inline(always)]
-fn common(a: &[u8], b: &[u8]) -> usize {
+pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
     let len = a.len().min(b.len());
     let mut at = 0;
     while at + 8 <= len {
@@ -255,6 +295,8 @@ struct Lane<'a> {
     short: u64,
     nth: u32,
     is_long: bool,
+    /// Matches shorter than the strings of the tables are not looked for.
+    is_shallow: bool,
 }
 
 /// What a text waits for.
@@ -336,7 +378,12 @@ impl Search {
 impl<'a> Lane<'a> {
     fn new(text: &'a [u8]) -> Lane<'a> {
         let search = Search::default();
-        Lane { text, step: Step::Start, search, long: 0, short: 0, nth: 0, is_long: true }
+        let (step, is_shallow) = (Step::Start, false);
+        Lane { text, step, search, long: 0, short: 0, nth: 0, is_long: true, is_shallow }
+    }
+
+    fn shallow(text: &'a [u8]) -> Lane<'a> {
+        Lane { is_shallow: true, ..Lane::new(text) }
     }
 
     /// Does what can be done without waiting for memory. The factor, once it is known.
@@ -426,6 +473,9 @@ impl<'a> Lane<'a> {
 
     /// Searches among the suffixes of the table of beginnings.
     fn begin(&mut self, matcher: &Matcher) -> Option<Factor> {
+        if self.is_shallow {
+            return Some(Factor::default());
+        }
         let Some(((from, to), known)) = matcher.beginning(self.text) else {
             return Some(Factor { len: 0, offset: u32::from(self.text[0]) });
         };

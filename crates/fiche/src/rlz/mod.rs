@@ -11,6 +11,7 @@
 pub(crate) mod coder;
 mod dictionary;
 mod grams;
+mod hybrid;
 pub(crate) mod matcher;
 mod memory;
 #[cfg(feature = "zlib")]

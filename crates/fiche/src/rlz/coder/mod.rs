@@ -14,6 +14,7 @@
 //! | 20 | rlz-zz-primed | as rlz-zz, behind streams that are known |
 //! | 21 | zlib-primed | deflate behind a part of the dictionary |
 //! | 22 | zstd-dict | Zstandard behind all of the dictionary |
+//! | 23 | hybrid | copies out of the dictionary and the block, with codes that all blocks share |
 
 // Without deflate, what its streams need stays unused.
 #![cfg_attr(not(feature = "zlib"), allow(dead_code, unused_variables))]
@@ -35,13 +36,14 @@ use std::sync::Arc;
 #[cfg(feature = "zlib")]
 use crate::codec;
 use crate::error::{Error, Result};
-use crate::rlz::Dictionary;
 pub(crate) use crate::rlz::matcher::LANES;
 use crate::rlz::matcher::{Factor, Matcher};
 #[cfg(feature = "zlib")]
 use crate::rlz::primed;
 use crate::rlz::zstd::{Decoder, Encoder, Encoding};
+use crate::rlz::{Dictionary, hybrid, sample};
 use crate::wire::{Put, Take};
+pub(crate) use plain::width;
 
 /// What a block stores with the help of a dictionary. The numbers are those of the file.
 ///
@@ -68,11 +70,14 @@ pub enum Coding {
     ZlibPrimed = 21,
     /// Zstandard, behind all of the dictionary. Levels 1 to 22.
     ZstdDict = 22,
+    /// Copies out of the dictionary and out of the block itself, written with codes that all blocks
+    /// share. The smallest; read faster than what builds tables for each block. Levels 1 to 9.
+    Hybrid = 23,
 }
 
 impl Coding {
     /// Every coding, whether or not this build has it.
-    pub const ALL: [Coding; 7] = [
+    pub const ALL: [Coding; 8] = [
         Coding::Uv,
         Coding::Pv,
         Coding::Zz,
@@ -80,6 +85,7 @@ impl Coding {
         Coding::ZzPrimed,
         Coding::ZlibPrimed,
         Coding::ZstdDict,
+        Coding::Hybrid,
     ];
 
     /// The coding of this number in a file, if there is one.
@@ -99,6 +105,7 @@ impl Coding {
             Coding::ZzPrimed => "rlz-zz-primed",
             Coding::ZlibPrimed => "zlib-primed",
             Coding::ZstdDict => "zstd-dict",
+            Coding::Hybrid => "hybrid",
         }
     }
 
@@ -108,7 +115,7 @@ impl Coding {
         match self {
             Coding::Uv | Coding::Pv => 0..=0,
             Coding::Zz | Coding::Zzz => 1..=12,
-            Coding::ZzPrimed | Coding::ZlibPrimed => 1..=9,
+            Coding::ZzPrimed | Coding::ZlibPrimed | Coding::Hybrid => 1..=9,
             Coding::ZstdDict => 1..=22,
         }
     }
@@ -127,7 +134,9 @@ impl Coding {
     /// True when this build has it.
     #[must_use]
     pub fn is_compiled_in(self) -> bool {
-        cfg!(feature = "zlib") || matches!(self, Coding::Uv | Coding::Pv | Coding::ZstdDict)
+        let deflates =
+            matches!(self, Coding::Zz | Coding::Zzz | Coding::ZzPrimed | Coding::ZlibPrimed);
+        cfg!(feature = "zlib") || !deflates
     }
 
     /// True where a read of a few bytes costs only the factors that it needs.
@@ -138,7 +147,12 @@ impl Coding {
     /// True where decoding as far as `end` of a block of `len` bytes costs less than all of it.
     pub(crate) fn stops_early(self, end: usize, len: usize) -> bool {
         // The streams of the others are decoded whole, and that is most of it.
-        self == Coding::ZlibPrimed && end < len / 10 * 9
+        matches!(self, Coding::ZlibPrimed | Coding::Hybrid) && end < len / 10 * 9
+    }
+
+    /// True where blocks may share a model beside the dictionary.
+    pub(crate) fn has_model(self) -> bool {
+        matches!(self, Coding::ZzPrimed | Coding::Hybrid)
     }
 
     /// True for all but the adaptive codecs.
@@ -163,8 +177,8 @@ impl FromStr for Coding {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Coding> {
-        let what = "the codings are rlz-uv, rlz-pv, rlz-zz, rlz-zzz, rlz-zz-primed, zlib-primed and \
-                    zstd-dict";
+        let what = "the codings are rlz-uv, rlz-pv, rlz-zz, rlz-zzz, rlz-zz-primed, zlib-primed, \
+                    zstd-dict and hybrid";
         Coding::ALL.into_iter().find(|c| c.name() == name).ok_or(Error::invalid(what))
     }
 }
@@ -212,6 +226,48 @@ impl Primes {
     }
 }
 
+/// What all blocks share beside the dictionary.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Model {
+    Primes(Primes),
+    Hybrid(Arc<hybrid::Model>),
+}
+
+impl Model {
+    /// The coding that it is for.
+    fn coding(&self) -> Coding {
+        match self {
+            Model::Primes(_) => Coding::ZzPrimed,
+            Model::Hybrid(_) => Coding::Hybrid,
+        }
+    }
+
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.put_u8(self.coding() as u8);
+        match self {
+            Model::Primes(primes) => primes.put(out),
+            Model::Hybrid(model) => model.put(out),
+        }
+    }
+
+    pub fn take(take: &mut Take<'_>) -> Result<Model> {
+        let number = take.u8()?;
+        Ok(match Coding::from_number(number) {
+            Some(Coding::ZzPrimed) => Model::Primes(Primes::take(take)?),
+            Some(Coding::Hybrid) => Model::Hybrid(Arc::new(hybrid::Model::take(take)?)),
+            _ => return Err(Error::Unsupported { what: "model", found: u64::from(number) }),
+        })
+    }
+
+    fn primes(&self) -> Option<&Primes> {
+        if let Model::Primes(primes) = self { Some(primes) } else { None }
+    }
+
+    fn hybrid(&self) -> Option<&Arc<hybrid::Model>> {
+        if let Model::Hybrid(model) = self { Some(model) } else { None }
+    }
+}
+
 /// A coding, a dictionary and what packing with them needs, ready for any number of archives.
 ///
 /// ```
@@ -239,7 +295,7 @@ pub struct Coder {
     dictionary: Arc<Dictionary>,
     matcher: Option<Matcher>,
     zstd: Option<Arc<Encoding>>,
-    primes: Option<Arc<Primes>>,
+    model: Option<Arc<Model>>,
     /// Length of the collection that the dictionary was sampled from; 0 to take its first region
     /// for every block.
     collection: u64,
@@ -282,16 +338,15 @@ impl Coder {
             Coding::ZstdDict => Some(Arc::new(Encoding::new(dictionary.clone(), level)?)),
             _ => None,
         };
-        Ok(Coder {
-            coding,
-            level,
-            min_literal: 4,
-            dictionary,
-            matcher,
-            zstd,
-            primes: None,
-            collection: 0,
-        })
+        let model = match coding {
+            Coding::Hybrid => {
+                let model = hybrid::default_model(dictionary.as_bytes());
+                Some(Arc::new(Model::Hybrid(Arc::new(model))))
+            }
+            _ => None,
+        };
+        let (min_literal, collection) = (4, 0);
+        Ok(Coder { coding, level, min_literal, dictionary, matcher, zstd, model, collection })
     }
 
     /// Bytes of memory that preparing a dictionary of this length takes, the dictionary included.
@@ -319,11 +374,36 @@ impl Coder {
     /// are what the streams of every block are primed with; 100 KiB of it are much.
     #[must_use]
     pub fn probe(self, text: &[u8]) -> Coder {
-        let primes = match (&self.matcher, self.coding) {
-            (Some(matcher), Coding::ZzPrimed) => Some(Arc::new(Primes::of(matcher, text))),
-            _ => None,
+        match (&self.matcher, self.coding) {
+            (Some(matcher), Coding::ZzPrimed) => {
+                let model = Some(Arc::new(Model::Primes(Primes::of(matcher, text))));
+                Coder { model, ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// For `hybrid`: learns the codes from blocks of this length, sampled from what will be packed.
+    /// Without this they know no more than the dictionary, and blocks become larger.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn learn(self, collection: &dyn crate::io::ReadAt, block_len: usize) -> Result<Coder> {
+        /// Text in all, and of one piece.
+        const SAMPLE: usize = 3 << 20;
+        const PIECE: usize = 256 << 10;
+        let (Some(matcher), Coding::Hybrid) = (&self.matcher, self.coding) else {
+            return Ok(self);
         };
-        Coder { primes, ..self }
+        let piece = block_len.clamp(1, PIECE);
+        let text = sample::pieces(collection, piece, (SAMPLE / piece) as u64)?;
+        if text.is_empty() {
+            return Ok(self);
+        }
+        let blocks: Vec<&[u8]> = text.chunks(piece).collect();
+        let share = text.len() as f64 / collection.len() as f64;
+        let model = hybrid::train(matcher, &blocks, share);
+        Ok(Coder { model: Some(Arc::new(Model::Hybrid(model))), ..self })
     }
 
     /// For `zlib-primed`: how long the collection is that the dictionary was sampled from, so that
@@ -351,8 +431,8 @@ impl Coder {
         &self.dictionary
     }
 
-    pub(crate) fn primes(&self) -> Option<&Arc<Primes>> {
-        self.primes.as_ref()
+    pub(crate) fn model(&self) -> Option<&Arc<Model>> {
+        self.model.as_ref()
     }
 }
 
@@ -361,6 +441,7 @@ pub(crate) struct Packer {
     coder: Arc<Coder>,
     factors: Vec<Vec<Factor>>,
     encoder: Option<Encoder>,
+    hybrid: Option<Box<hybrid::Packer>>,
     out: Vec<u8>,
     scratch: Scratch,
 }
@@ -368,8 +449,11 @@ pub(crate) struct Packer {
 impl Packer {
     pub fn new(coder: Arc<Coder>) -> Packer {
         let encoder = coder.zstd.clone().and_then(|encoding| Encoder::new(encoding).ok());
+        let model = coder.model.as_ref().and_then(|model| model.hybrid());
+        let dictionary_len = coder.dictionary.len();
+        let hybrid = model.map(|model| hybrid::Packer::new(model.clone(), dictionary_len).into());
         let (factors, out, scratch) = Default::default();
-        Packer { coder, factors, encoder, out, scratch }
+        Packer { coder, factors, encoder, hybrid, out, scratch }
     }
 
     /// Codes some blocks that stand one behind the other from `offset` on, and hands each over by
@@ -382,7 +466,7 @@ impl Packer {
         mut put: impl FnMut(usize, Option<&[u8]>),
     ) {
         let coder = self.coder.clone();
-        if let Some(matcher) = &coder.matcher {
+        if let (Some(matcher), None) = (&coder.matcher, &self.hybrid) {
             self.factors.resize_with(blocks.len().max(self.factors.len()), Vec::new);
             matcher.factor(blocks, &mut self.factors[..blocks.len()]);
         }
@@ -407,11 +491,15 @@ impl Packer {
             Coding::ZstdDict => {
                 return self.encoder.as_mut()?.compress(block, &mut out[..block.len() - 1]);
             }
+            Coding::Hybrid => {
+                let (matcher, packer) = (coder.matcher.as_ref()?, self.hybrid.as_mut()?);
+                return packer.pack(matcher, block, out).then_some(out.len());
+            }
             #[cfg(feature = "zlib")]
             Coding::Zz => streams::encode_zz(&self.factors[i], None, coder.level, out, scratch),
             #[cfg(feature = "zlib")]
             Coding::ZzPrimed => {
-                let primes = coder.primes.as_deref();
+                let primes = coder.model.as_ref().and_then(|model| model.primes());
                 streams::encode_zz(&self.factors[i], primes, coder.level, out, scratch);
             }
             #[cfg(feature = "zlib")]
@@ -444,6 +532,7 @@ pub(crate) struct Scratch {
     lens: Vec<u32>,
     room: Vec<u8>,
     zstd: Option<Decoder>,
+    pub(in crate::rlz) hybrid: hybrid::Room,
     #[cfg(feature = "zlib")]
     streams: [Vec<u8>; 3],
     #[cfg(feature = "zlib")]
@@ -456,7 +545,18 @@ pub(crate) struct Scratch {
 #[derive(Clone, Copy)]
 pub(crate) struct Shared<'a> {
     pub dictionary: &'a Dictionary,
-    pub primes: Option<&'a Primes>,
+    pub model: Option<&'a Model>,
+}
+
+impl Shared<'_> {
+    #[cfg_attr(not(feature = "zlib"), allow(dead_code))]
+    fn primes(&self) -> Option<&Primes> {
+        self.model.and_then(Model::primes)
+    }
+
+    fn hybrid(&self) -> Option<&hybrid::Model> {
+        self.model.and_then(Model::hybrid).map(Arc::as_ref)
+    }
 }
 
 /// Fills `dst` with the bytes from `start` on of a block of `block_len` bytes; `None` where the
@@ -479,6 +579,10 @@ pub(crate) fn decode(
         Coding::Uv => plain::decode_uv(dictionary, stored, block_len, (start, dst), scratch),
         Coding::Pv => plain::decode_pv(dictionary, stored, block_len, (start, dst), scratch),
         Coding::ZstdDict => zstd_dict::decode(dictionary, stored, block_len, (start, dst), scratch),
+        Coding::Hybrid => {
+            let piece = (start, dst);
+            hybrid::decode(dictionary, shared.hybrid(), stored, block_len, piece, scratch)
+        }
         #[cfg(feature = "zlib")]
         Coding::Zz | Coding::ZzPrimed => {
             streams::decode_zz(shared, stored, block_len, (start, dst), scratch)
@@ -511,9 +615,13 @@ pub(crate) fn decode_within(
         Coding::ZstdDict => {
             return Ok(zstd_dict::decode_within(shared.dictionary, stored, room, scratch));
         }
+        Coding::Hybrid => {
+            let (dictionary, model) = (shared.dictionary, shared.hybrid());
+            hybrid::block_len(dictionary, model, stored, room.len(), scratch)
+        }
         #[cfg(feature = "zlib")]
         Coding::Zz | Coding::ZzPrimed => {
-            streams::block_len_zz(shared.primes, stored, room.len(), scratch)
+            streams::block_len_zz(shared.primes(), stored, room.len(), scratch)
         }
         #[cfg(feature = "zlib")]
         Coding::Zzz => streams::block_len_zzz(stored, room.len(), scratch),
@@ -561,7 +669,7 @@ mod tests {
         let dictionary = Arc::new(Dictionary::new(dictionary.to_vec()).unwrap());
         let mut sizes = Vec::new();
         for coder in coders(&dictionary, text) {
-            let (coding, primes) = (coder.coding(), coder.primes.clone());
+            let (coding, model) = (coder.coding(), coder.model.clone());
             let mut packer = Packer::new(Arc::new(coder));
             let blocks: Vec<&[u8]> = text.chunks(block_len).collect();
             let (mut scratch, mut random) = (Scratch::default(), Random(3));
@@ -573,7 +681,7 @@ mod tests {
                 size += stored.map_or(block.len(), <[u8]>::len);
                 let Some(stored) = stored else { return };
                 assert!(stored.len() < block.len());
-                let shared = Shared { dictionary: &dictionary, primes: primes.as_deref() };
+                let shared = Shared { dictionary: &dictionary, model: model.as_deref() };
                 let mut read = |start: usize, len: usize| {
                     let mut dst = vec![0xAA; len];
                     decode(coding, shared, stored, block.len(), start, &mut dst, &mut scratch)
@@ -685,11 +793,13 @@ mod tests {
         ) {
             let mut random = Random(9);
             let dictionary = Dictionary::new(random.text(1000)).unwrap();
-            let primes = Primes { lens: vec![1; 50], offsets: vec![2; 50] };
+            let primes = Model::Primes(Primes { lens: vec![1; 50], offsets: vec![2; 50] });
+            let hybrid = Model::Hybrid(Arc::new(hybrid::default_model(dictionary.as_bytes())));
             let start = part.0.min(block_len);
             let end = (start + part.1).min(block_len);
             for coding in codings() {
-                let shared = Shared { dictionary: &dictionary, primes: Some(&primes) };
+                let model = if coding == Coding::Hybrid { &hybrid } else { &primes };
+                let shared = Shared { dictionary: &dictionary, model: Some(model) };
                 let mut scratch = Scratch::default();
                 let (mut whole, mut piece) = (vec![0; block_len], vec![0; end - start]);
                 let all = decode(coding, shared, &bytes, block_len, 0, &mut whole, &mut scratch).unwrap();
@@ -711,12 +821,12 @@ mod tests {
         let dictionary = Arc::new(Dictionary::new(bytes).unwrap());
         let text = text_of(dictionary.as_bytes(), &mut random, 3000);
         for coder in coders(&dictionary, &text) {
-            let (coding, primes) = (coder.coding(), coder.primes.clone());
+            let (coding, model) = (coder.coding(), coder.model.clone());
             let mut blocks = Vec::new();
             Packer::new(Arc::new(coder))
                 .pack(0, &[&text], |_, stored| blocks.extend(stored.map(<[u8]>::to_vec)));
             let [stored] = blocks.as_slice() else { panic!("{coding}: it does not shrink") };
-            let shared = Shared { dictionary: &dictionary, primes: primes.as_deref() };
+            let shared = Shared { dictionary: &dictionary, model: model.as_deref() };
             let (mut scratch, mut dst) = (Scratch::default(), vec![0; text.len()]);
             for cut in 0..stored.len() {
                 let done =

@@ -21,7 +21,7 @@ use crate::rlz::memory::prefetch;
 use crate::wire::{Put, Take, load_u32, load_u64};
 
 /// Bits of an offset into a dictionary of this length.
-pub(super) fn width(dictionary_len: usize) -> u32 {
+pub(crate) fn width(dictionary_len: usize) -> u32 {
     (usize::BITS - dictionary_len.saturating_sub(1).leading_zeros()).max(8)
 }
 

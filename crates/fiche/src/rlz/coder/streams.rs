@@ -112,7 +112,7 @@ pub(super) fn decode_zz(
     (start, dst): (usize, &mut [u8]),
     scratch: &mut Scratch,
 ) -> Option<()> {
-    let Shared { dictionary, primes } = shared;
+    let (dictionary, primes) = (shared.dictionary, shared.primes());
     let mut take = Take::new(stored, "factors", 0);
     let count = take.count(block_len as u64).ok()?;
     let mut streams = std::mem::take(&mut scratch.streams);

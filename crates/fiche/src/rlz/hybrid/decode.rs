@@ -1,0 +1,561 @@
+//! Reads blocks that were written with the codes of a model.
+
+use super::codes::{
+    COMMAND_BITS, COMMANDS, CONTEXTS, FRESH, LENGTH_BITS, LITERAL_BITS, Model, REPEATED, Tables,
+};
+use super::encode::{FOUR_STREAMS, LITERALS_RAW};
+use super::kernel::{self, Places, STRIDE, Stream};
+use super::{FIRST_DISTANCES, REPEATS, Sequence};
+use crate::model::{Bits, LONG, LONGEST, MARGIN, Padded, Words};
+use crate::rlz::Dictionary;
+use crate::rlz::coder::Scratch;
+use crate::rlz::dictionary::PADDING;
+use crate::rlz::memory::prefetch;
+use crate::wire::Take;
+
+const _: () = assert!(STRIDE <= PADDING);
+/// Sequences that are decoded before the first of them is copied: so long the lines of the
+/// dictionary have to arrive.
+const BATCH: usize = 1024;
+
+/// What a thread keeps between blocks.
+#[derive(Default)]
+pub(in crate::rlz) struct Room {
+    /// The stored bytes with a margin on both sides.
+    padded: Padded,
+    batch: Batch,
+    literals: Vec<u8>,
+    front: Vec<u8>,
+}
+
+/// Where the fields of a block lie in its padded bytes, and how much there is of each.
+struct Fields {
+    class: usize,
+    raw: bool,
+    sequences: usize,
+    literals: usize,
+    /// Ends of the header, the commands, the first literals, the others.
+    ends: [usize; 4],
+    end: usize,
+}
+
+impl Fields {
+    /// `limit` is how long the block is, at most.
+    fn of(stored: &[u8], limit: usize) -> Option<Fields> {
+        let mut take = Take::new(stored, "block", 0);
+        let head = take.u8().ok()?;
+        let (class, raw) = (usize::from(head & 15), head & LITERALS_RAW != 0);
+        if head & !(LITERALS_RAW | 15) != 0 {
+            return None;
+        }
+        let sequences = take.count(limit as u64).ok()?;
+        let literals = take.count(limit as u64).ok()?;
+        let mut size = || take.count(stored.len() as u64).ok();
+        let commands = size()?;
+        let (mut first, mut others) = (if raw { literals } else { 0 }, 0);
+        if !raw && literals > 0 {
+            first = size()?;
+            if literals >= FOUR_STREAMS {
+                others = size()?;
+            }
+        }
+        let mut at = MARGIN + stored.len() - take.remaining();
+        let end = MARGIN + stored.len();
+        let mut ends = [0; 4];
+        for (slot, size) in ends.iter_mut().zip([0, commands, first, others]) {
+            at += size;
+            *slot = at;
+        }
+        (at <= end).then_some(Fields { class, raw, sequences, literals, ends, end })
+    }
+}
+
+/// How long the block is, as far as its sequences say; at most `limit`.
+pub(in crate::rlz) fn block_len(
+    dictionary: &Dictionary,
+    model: Option<&Model>,
+    stored: &[u8],
+    limit: usize,
+    scratch: &mut Scratch,
+) -> Option<usize> {
+    let room = &mut scratch.hybrid;
+    let fields = Fields::of(stored, limit)?;
+    let tables = model?.tables(fields.class, dictionary.len())?;
+    room.padded.fill(stored);
+    let mut reader = Reader::new(dictionary, tables, &fields, usize::MAX);
+    let mut len = fields.literals;
+    while reader.left > 0 {
+        reader.read::<true>(&room.padded, &mut room.batch);
+        len += room.batch.get().iter().map(|s| usize::from(s.len)).sum::<usize>();
+        if len > limit {
+            return None;
+        }
+    }
+    Some(len)
+}
+
+/// Fills `dst` with the bytes from `start` on of a block of `block_len` bytes.
+pub(in crate::rlz) fn decode(
+    dictionary: &Dictionary,
+    model: Option<&Model>,
+    stored: &[u8],
+    block_len: usize,
+    (start, dst): (usize, &mut [u8]),
+    scratch: &mut Scratch,
+) -> Option<()> {
+    let room = &mut scratch.hybrid;
+    if start == 0 {
+        return room.decode::<true>(dictionary, model?, stored, block_len, dst);
+    }
+    let mut front = std::mem::take(&mut room.front);
+    let end = start + dst.len();
+    front.resize(front.len().max(end), 0);
+    let done = room.decode::<true>(dictionary, model?, stored, block_len, &mut front[..end]);
+    dst.copy_from_slice(&front[start..end]);
+    room.front = front;
+    done
+}
+
+impl Room {
+    /// Fills `dst` with the front of a block; with the loops of `kernel`, or without.
+    fn decode<const KERNEL: bool>(
+        &mut self,
+        dictionary: &Dictionary,
+        model: &Model,
+        stored: &[u8],
+        block_len: usize,
+        dst: &mut [u8],
+    ) -> Option<()> {
+        let fields = Fields::of(stored, block_len)?;
+        let tables = model.tables(fields.class, dictionary.len())?;
+        self.padded.fill(stored);
+        let whole = dst.len() == block_len;
+        let stop = if whole { usize::MAX } else { dst.len() };
+        let mut reader = Reader::new(dictionary, tables, &fields, stop);
+        if fields.sequences <= BATCH {
+            // All literals that the sequences need are known before any is decoded.
+            reader.read::<KERNEL>(&self.padded, &mut self.batch);
+            let sequences = self.batch.get();
+            let wanted = match whole {
+                true => fields.literals,
+                false => literals_until(sequences, dst.len(), fields.literals),
+            };
+            read_literals::<KERNEL>(tables, &fields, &self.padded, wanted, &mut self.literals)?;
+            let mut copy = Copy::new(dictionary, &self.literals[..wanted + STRIDE], dst);
+            copy.run::<KERNEL>(sequences)?;
+            copy.finish(fields.literals, block_len)?;
+            return (!whole || reader.is_done(&fields)).then_some(());
+        }
+        read_literals::<KERNEL>(
+            tables,
+            &fields,
+            &self.padded,
+            fields.literals,
+            &mut self.literals,
+        )?;
+        let mut copy = Copy::new(dictionary, &self.literals[..fields.literals + STRIDE], dst);
+        while reader.left > 0 && copy.at < copy.dst.len() {
+            reader.read::<KERNEL>(&self.padded, &mut self.batch);
+            copy.run::<KERNEL>(self.batch.get())?;
+        }
+        copy.finish(fields.literals, block_len)?;
+        (!whole || reader.is_done(&fields)).then_some(())
+    }
+}
+
+/// How many literals the first `end` bytes of a block need.
+fn literals_until(sequences: &[Sequence], end: usize, all: usize) -> usize {
+    let (mut at, mut literals) = (0, 0);
+    for sequence in sequences {
+        if at >= end {
+            return literals.min(all);
+        }
+        literals += usize::from(sequence.literals);
+        at += usize::from(sequence.literals) + usize::from(sequence.len);
+    }
+    (literals + end.saturating_sub(at)).min(all)
+}
+
+/// Reads sequences.
+struct Reader<'a> {
+    tables: &'a Tables,
+    dictionary: &'a Dictionary,
+    commands: Bits<false>,
+    lengths: Bits<true>,
+    extra: Bits<false>,
+    /// Where in the block the next literals stand.
+    at: u32,
+    /// Sequences behind this place of the block are not needed.
+    stop: u32,
+    left: usize,
+    is_first: bool,
+}
+
+/// What sequences are read into: behind those that the first of them may refer to.
+struct Batch {
+    sequences: Vec<Sequence>,
+    count: usize,
+}
+
+impl Default for Batch {
+    fn default() -> Batch {
+        Batch { sequences: vec![Sequence::default(); REPEATS], count: 0 }
+    }
+}
+
+impl Batch {
+    fn get(&self) -> &[Sequence] {
+        &self.sequences[REPEATS..][..self.count]
+    }
+}
+
+impl<'a> Reader<'a> {
+    fn new(
+        dictionary: &'a Dictionary,
+        tables: &'a Tables,
+        fields: &Fields,
+        stop: usize,
+    ) -> Reader<'a> {
+        Reader {
+            tables,
+            dictionary,
+            commands: Bits::new(fields.ends[0]),
+            lengths: Bits::new(fields.ends[1]),
+            extra: Bits::new(fields.ends[3]),
+            at: 0,
+            stop: stop as u32,
+            left: fields.sequences,
+            is_first: true,
+        }
+    }
+
+    /// Reads the next sequences, as many as are copied at once, and asks for what they copy. What
+    /// they say may be anything.
+    ///
+    /// ```text
+    /// for each sequence:
+    ///     command = next of commands;  length = next of lengths[group of command]
+    ///     literals, len, source = first values + extra bits
+    ///     distance = earlier one | value | dictionary + at - value
+    /// ```
+    ///
+    /// Three streams, so that the processor works on them side by side, four sequences from one
+    /// load of two of them; and no branch but that for long codewords.
+    fn read<const KERNEL: bool>(&mut self, stored: &Padded, batch: &mut Batch) {
+        const { assert!(4 * LONGEST <= 57) };
+        let count = self.left.min(BATCH);
+        let before = batch.count;
+        if batch.sequences.len() < REPEATS + count {
+            batch.sequences.resize(REPEATS + count, Sequence::default());
+        }
+        batch.sequences.copy_within(before..before + REPEATS, 0);
+        if self.is_first {
+            for (slot, distance) in batch.sequences.iter_mut().zip(FIRST_DISTANCES) {
+                slot.distance = distance;
+            }
+            self.is_first = false;
+        }
+        let sequences = &mut batch.sequences[..REPEATS + count];
+        let mut i = REPEATS;
+        if KERNEL {
+            let dictionary_len = self.dictionary.len() as u32;
+            let mut places = Places {
+                commands: self.commands.pos(),
+                lengths: self.lengths.pos(),
+                extra: self.extra.pos(),
+                behind: dictionary_len.wrapping_add(self.at),
+            };
+            let (tables, dictionary) = (self.tables, self.dictionary.padded());
+            let stop = dictionary_len.saturating_add(self.stop);
+            i = kernel::read(stored, tables, dictionary, stop, &mut places, sequences);
+            self.commands = Bits::at(places.commands);
+            self.lengths = Bits::at(places.lengths);
+            self.extra = Bits::at(places.extra);
+            self.at = places.behind.wrapping_sub(dictionary_len);
+        }
+        let Some(words) = stored.words() else { return };
+        let (padded, tables) = (self.dictionary.padded(), self.tables);
+        let mut behind = (self.dictionary.len() as u32).wrapping_add(self.at);
+        let (mut commands, mut lengths, mut extra) = (self.commands, self.lengths, self.extra);
+        let stop = (self.dictionary.len() as u32).saturating_add(self.stop);
+        while i < sequences.len() && behind < stop {
+            let (mut word, mut length_word) = (commands.word(words), lengths.word(words));
+            let (mut used, mut length_used) = (0, 0);
+            for _ in 0..4.min(sequences.len() - i) {
+                let mut entry = u32::from(tables.codes[(word % (1 << COMMAND_BITS)) as usize]);
+                if entry == LONG {
+                    entry = tables.find_long(0, 0, word);
+                }
+                word >>= entry & 63;
+                used += entry & 63;
+                let command = &tables.commands[(entry >> 6) as usize % COMMANDS];
+                let index =
+                    usize::from(command.table) + (length_word % (1 << LENGTH_BITS)) as usize;
+                let mut entry = tables.lengths[index];
+                if entry == LONG {
+                    let group = usize::from(command.table >> LENGTH_BITS);
+                    entry = tables.find_long(1, group, length_word);
+                }
+                length_word >>= entry & 63;
+                length_used += entry & 63;
+                // Up to 56 bits.
+                let mut more = extra.word(words);
+                let mut next = |bits: u32| {
+                    let value = (more & !(u64::MAX << bits)) as u32;
+                    more >>= bits;
+                    extra.skip(bits);
+                    value
+                };
+                let value = command.first + next(command.bits.into());
+                let literals = u32::from(command.literals) + next(command.literal_bits.into());
+                let len = (entry >> 16) + next(entry >> 8 & 31);
+                prefetch(padded, value as usize);
+                behind = behind.wrapping_add(literals);
+                let distance = match command.kind {
+                    REPEATED => sequences[i - 1 - usize::from(command.back)].distance,
+                    FRESH => value,
+                    _ => behind.wrapping_sub(value),
+                };
+                behind = behind.wrapping_add(len);
+                sequences[i] = Sequence { literals: literals as u16, len: len as u16, distance };
+                i += 1;
+            }
+            commands.skip(used);
+            lengths.skip(length_used);
+        }
+        (self.commands, self.lengths, self.extra) = (commands, lengths, extra);
+        self.at = behind.wrapping_sub(self.dictionary.len() as u32);
+        batch.count = i - REPEATS;
+        self.left -= batch.count;
+    }
+
+    /// True when each stream ended where it should.
+    fn is_done(&self, fields: &Fields) -> bool {
+        self.left == 0
+            && self.extra.byte() == fields.end
+            && self.commands.byte() == self.lengths.byte()
+    }
+}
+
+/// Decodes the first `wanted` of the literals at least, with a margin behind them.
+fn read_literals<const KERNEL: bool>(
+    tables: &Tables,
+    fields: &Fields,
+    padded: &Padded,
+    wanted: usize,
+    literals: &mut Vec<u8>,
+) -> Option<()> {
+    let (from, middle, to) = (fields.ends[1], fields.ends[2], fields.ends[3]);
+    if literals.len() < fields.literals + STRIDE {
+        literals.resize(fields.literals + STRIDE, 0);
+    }
+    if fields.raw {
+        literals[..wanted].copy_from_slice(&padded.bytes()[from..from + wanted]);
+        return Some(());
+    }
+    let streams = if fields.literals < FOUR_STREAMS { 2 } else { 4 };
+    let chunk = fields.literals.div_ceil(streams);
+    // Two streams at a time: only the second pair may be spared.
+    let end = if wanted <= 2 * chunk { fields.literals.min(2 * chunk) } else { fields.literals };
+    let literals = &mut literals[..end];
+    let mut one = (Literals::<false>::new(tables, from), Literals::<true>::new(tables, middle));
+    let mut two = (Literals::<false>::new(tables, middle), Literals::<true>::new(tables, to));
+    let mut done = 0;
+    if KERNEL && end > 2 * chunk {
+        let (a, b) = (&mut one, &mut two);
+        let mut four = [a.0.stream(), a.1.stream(), b.0.stream(), b.1.stream()];
+        done = kernel::literals(padded, tables, &mut four, literals, chunk);
+        (a.0.go_to(four[0]), a.1.go_to(four[1]));
+        (b.0.go_to(four[2]), b.1.go_to(four[3]));
+    } else if KERNEL {
+        let mut pair = [one.0.stream(), one.1.stream()];
+        done = kernel::pair(padded, tables, &mut pair, literals, chunk);
+        (one.0.go_to(pair[0]), one.1.go_to(pair[1]));
+    }
+    let bytes = padded.words()?;
+    let mut pieces = literals.chunks_mut(chunk.max(1));
+    let mut fits = true;
+    for pair in [&mut one, &mut two].into_iter().take(end.div_ceil(2 * chunk.max(1))) {
+        let mut next = || pieces.next().and_then(|piece| piece.get_mut(done..)).unwrap_or_default();
+        pair.0.fill(bytes, next());
+        pair.1.fill(bytes, next());
+        fits &= pair.0.bits.byte() == pair.1.bits.byte();
+    }
+    fits.then_some(())
+}
+
+/// Reads literals.
+#[derive(Clone, Copy)]
+struct Literals<'a, const BACKWARD: bool> {
+    tables: &'a Tables,
+    bits: Bits<BACKWARD>,
+    /// The table of the next one.
+    table: u16,
+}
+
+impl<'a, const BACKWARD: bool> Literals<'a, BACKWARD> {
+    /// Set above what a word of bits is used for, to tell how much of it was used.
+    const MARK: u64 = 1 << 63;
+
+    fn new(tables: &'a Tables, at: usize) -> Self {
+        Literals { tables, bits: Bits::new(at), table: u16::from(tables.first) }
+    }
+
+    fn stream(&self) -> Stream {
+        Stream { at: self.bits.pos(), table: self.table }
+    }
+
+    fn go_to(&mut self, stream: Stream) {
+        (self.bits, self.table) = (Bits::at(stream.at), stream.table);
+    }
+
+    #[inline(always)]
+    fn word(&self, bytes: Words<'_>) -> u64 {
+        self.bits.word(bytes) | Self::MARK
+    }
+
+    /// The next one of up to four that a word is good for.
+    #[inline(always)]
+    fn next(&mut self, word: &mut u64) -> u8 {
+        let table = usize::from(self.table % CONTEXTS as u16);
+        let index = table << LITERAL_BITS | (*word % (1 << LITERAL_BITS)) as usize;
+        let mut entry = u32::from(self.tables.literals[index]);
+        if entry == LONG {
+            entry = self.tables.find_long(2, table, *word);
+        }
+        *word >>= entry & 63;
+        self.table = (entry >> 6 & 3) as u16;
+        (entry >> 8) as u8
+    }
+
+    #[inline(always)]
+    fn end(&mut self, word: u64) {
+        self.bits.skip(word.leading_zeros());
+    }
+
+    fn fill(&mut self, bytes: Words<'_>, literals: &mut [u8]) {
+        for four in literals.chunks_mut(4) {
+            let mut word = self.word(bytes);
+            four.iter_mut().for_each(|literal| *literal = self.next(&mut word));
+            self.end(word);
+        }
+    }
+}
+
+/// Copies literals and matches to where they belong.
+struct Copy<'a> {
+    dictionary: &'a Dictionary,
+    literals: &'a [u8],
+    used: usize,
+    dst: &'a mut [u8],
+    at: usize,
+}
+
+impl<'a> Copy<'a> {
+    /// The literals have a margin of `STRIDE` bytes behind them.
+    fn new(dictionary: &'a Dictionary, literals: &'a [u8], dst: &'a mut [u8]) -> Copy<'a> {
+        Copy { dictionary, literals, used: 0, dst, at: 0 }
+    }
+
+    /// Copies sequences until `dst` is full. `None` when one leads outside.
+    ///
+    /// ```text
+    /// for (literals, len, distance) in sequences { out += next literals; out += out[-distance..][..len] }
+    /// ```
+    ///
+    /// Short ones are copied as if they were as long as a stride, and what is too much
+    /// is overwritten by the next.
+    #[inline(always)]
+    fn run<const KERNEL: bool>(&mut self, sequences: &[Sequence]) -> Option<()> {
+        let mut sequences = sequences;
+        if KERNEL {
+            let Copy { dictionary, literals, used, dst, at } = self;
+            let done = kernel::copy(sequences, dictionary.padded(), literals, dst, at, used);
+            sequences = &sequences[done..];
+        }
+        let (dictionary, len) = (self.dictionary.padded(), self.dictionary.len());
+        let (mut at, mut used) = (self.at, self.used);
+        let (dst, all) = (&mut *self.dst, self.literals);
+        for sequence in sequences {
+            let (literals, count) = (usize::from(sequence.literals), usize::from(sequence.len));
+            let distance = sequence.distance as usize;
+            if literals <= 16
+                && at + 16 + STRIDE <= dst.len()
+                && used + 16 <= all.len()
+                && count <= STRIDE
+            {
+                dst[at..at + 16].copy_from_slice(&all[used..used + 16]);
+                at += literals;
+                used += literals;
+                if distance > at {
+                    let from = inside(len + at, distance, count, len)?;
+                    dst[at..at + STRIDE].copy_from_slice(&dictionary[from..from + STRIDE]);
+                } else if distance >= STRIDE {
+                    let mut stride = [0; STRIDE];
+                    stride.copy_from_slice(&dst[at - distance..at - distance + STRIDE]);
+                    dst[at..at + STRIDE].copy_from_slice(&stride);
+                } else if distance > 0 {
+                    repeat(dst, at, distance, count);
+                } else {
+                    return None;
+                }
+                at += count;
+                continue;
+            }
+            let now = literals.min(dst.len() - at);
+            dst[at..at + now].copy_from_slice(all.get(used..used + now)?);
+            at += now;
+            used += now;
+            if at == dst.len() {
+                break;
+            }
+            let now = count.min(dst.len() - at);
+            if distance > at {
+                let from = inside(len + at, distance, count, len)?;
+                dst[at..at + now].copy_from_slice(&dictionary[from..from + now]);
+            } else if distance >= now.max(1) {
+                dst.copy_within(at - distance..at - distance + now, at);
+            } else if distance > 0 {
+                repeat(dst, at, distance, now);
+            } else {
+                return None;
+            }
+            at += now;
+        }
+        (self.at, self.used) = (at, used);
+        Some(())
+    }
+
+    /// Copies the literals behind the last sequence.
+    fn finish(&mut self, literals: usize, block_len: usize) -> Option<()> {
+        let left = self.dst.len() - self.at;
+        if left > 0 {
+            if self.used + left > literals {
+                return None;
+            }
+            self.dst[self.at..].copy_from_slice(self.literals.get(self.used..self.used + left)?);
+            self.used += left;
+        }
+        let is_whole = self.dst.len() == block_len;
+        (self.used == literals || !is_whole && self.used < literals).then_some(())
+    }
+}
+
+/// Where in the dictionary a match starts that lies so far back, if it lies in there wholly.
+#[inline(always)]
+fn inside(behind: usize, distance: usize, count: usize, dictionary_len: usize) -> Option<usize> {
+    let from = behind.checked_sub(distance)?;
+    (from + count <= dictionary_len).then_some(from)
+}
+
+/// Copies what overlaps itself: byte by byte, the first of them are what the next ones repeat.
+#[inline(never)]
+fn repeat(dst: &mut [u8], at: usize, distance: usize, count: usize) {
+    let mut done = 0;
+    // What is there already doubles each time.
+    while done < count {
+        let now = (distance + done).min(count - done);
+        dst.copy_within(at - distance..at - distance + now, at + done);
+        done += now;
+    }
+}

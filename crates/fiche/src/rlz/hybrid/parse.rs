@@ -1,0 +1,304 @@
+//! Chooses the sequences of a block: the cheapest way through it, by what a model would write.
+
+use super::codes::{
+    CONTEXTS, Class, GROUPS, LENGTH_CLASSES, LENGTHS, LITERAL_CLASSES, LONGEST_MATCH,
+    MOST_LITERALS, Source, group, length_class, literal_class, source_classes,
+};
+use super::near::{Match, Near};
+use super::{FIRST_DISTANCES, Parse, REPEATS, Sequence};
+use crate::rlz::coder::width;
+use crate::rlz::matcher::{Factor, Matcher, common};
+
+/// Prices are in sixteenths of a bit.
+const BIT: u32 = 16;
+/// What has no codeword.
+const NEVER: u32 = 1 << 20;
+/// So much more than its bits a sequence costs: it takes time to decode. And few long
+/// sequences are what neighbouring blocks of the same price are better off with.
+const SEQUENCE: u32 = 3 * BIT;
+/// A match as long is taken.
+const LONG: u32 = 256;
+/// Parsed at once: what is kept of each place stays in the cache.
+const PIECE: usize = 32 << 10;
+
+/// What a class writes for everything.
+pub(super) struct Prices {
+    commands: Box<[u32; 512]>,
+    /// With their extra bits.
+    lengths: Box<[[u32; LENGTHS]; GROUPS]>,
+    literals: Box<[[u32; 256]; CONTEXTS]>,
+    contexts: [u8; 256],
+    /// How much a number of literals adds to a typical command.
+    runs: [u32; 66],
+    sources: [u32; 32],
+}
+
+impl Prices {
+    pub fn of(class: &Class, dictionary_len: usize) -> Prices {
+        let price = |bits: u8| if bits == 0 { NEVER } else { u32::from(bits) * BIT };
+        let mut prices = Prices {
+            commands: Box::new([NEVER; 512]),
+            lengths: Box::new([[NEVER; LENGTHS]; GROUPS]),
+            literals: Box::new([[NEVER; 256]; CONTEXTS]),
+            contexts: class.contexts,
+            runs: [0; 66],
+            sources: source_classes(width(dictionary_len)).map(|(_, bits)| u32::from(bits) * BIT),
+        };
+        for (slot, &bits) in prices.commands.iter_mut().zip(class.commands.lengths()) {
+            *slot = price(bits) + SEQUENCE;
+        }
+        for (slots, code) in prices.lengths.iter_mut().zip(&class.lengths) {
+            for ((slot, &bits), (_, extra)) in
+                slots.iter_mut().zip(code.lengths()).zip(LENGTH_CLASSES)
+            {
+                *slot = price(bits) + u32::from(extra) * BIT;
+            }
+        }
+        for (slots, code) in prices.literals.iter_mut().zip(&class.literals) {
+            for (slot, &bits) in slots.iter_mut().zip(code.lengths()) {
+                // They may be stored as they are.
+                *slot = price(bits).min(12 * BIT);
+            }
+        }
+        let mut cheapest = [u32::MAX; 16];
+        for (literals, slot) in cheapest.iter_mut().enumerate() {
+            let of =
+                |source: usize| prices.commands[source * 16 + literals] + prices.sources[source];
+            *slot = (4..32).map(of).min().unwrap_or(0);
+        }
+        for (literals, slot) in prices.runs.iter_mut().enumerate() {
+            let class = literal_class(literals as u32);
+            *slot = (cheapest[class] + u32::from(LITERAL_CLASSES[class].1) * BIT)
+                .saturating_sub(cheapest[0]);
+        }
+        prices
+    }
+
+    #[inline(always)]
+    fn run(&self, literals: u32) -> u32 {
+        self.runs[literals.min(65) as usize]
+    }
+}
+
+/// A place of a block, and the cheapest way there that is known.
+#[derive(Clone, Copy)]
+struct Node {
+    price: u32,
+    /// Literals behind the last match.
+    literals: u32,
+    /// Length of the match that ends here; 0 where a literal does.
+    len: u32,
+    distance: u32,
+    history: [u32; REPEATS],
+    /// The last literal.
+    last: u8,
+}
+
+const UNKNOWN: Node = Node {
+    price: u32::MAX / 2,
+    literals: 0,
+    len: 0,
+    distance: 0,
+    history: FIRST_DISTANCES,
+    last: 0,
+};
+
+/// Everything a block matches with.
+#[derive(Default)]
+pub(super) struct Matches {
+    /// The longest in the dictionary at each place.
+    far: Vec<Factor>,
+    near: Vec<Match>,
+    /// Where those in the block of each place end in `near`.
+    ends: Vec<u32>,
+}
+
+impl Matches {
+    /// Finds them.
+    pub fn find(&mut self, matcher: &Matcher, finder: &mut Near, block: &[u8]) {
+        matcher.factor_everywhere(block, &mut self.far);
+        self.near.clear();
+        self.ends.clear();
+        finder.start(block.len());
+        let mut found = Vec::new();
+        for at in 0..block.len() {
+            finder.find(block, at, &mut found);
+            self.near.extend_from_slice(&found);
+            self.ends.push(self.near.len() as u32);
+        }
+    }
+
+    fn near(&self, at: usize) -> &[Match] {
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.near[start as usize..self.ends[at] as usize]
+    }
+}
+
+/// Parses blocks; one for each thread.
+#[derive(Default)]
+pub(super) struct Parser {
+    nodes: Vec<Node>,
+}
+
+/// Distances from here on have no class of their own.
+const FARTHEST: u32 = 1 << 20;
+
+impl Parser {
+    /// The cheapest sequences of a block.
+    pub fn parse(
+        &mut self,
+        dictionary: &[u8],
+        block: &[u8],
+        matches: &Matches,
+        prices: &Prices,
+        parse: &mut Parse,
+    ) {
+        parse.sequences.clear();
+        parse.literals.clear();
+        let (mut history, mut literals, mut last) = (FIRST_DISTANCES, 0, 0);
+        let mut runs = Vec::new();
+        for start in (0..block.len()).step_by(PIECE) {
+            let end = block.len().min(start + PIECE);
+            self.nodes.clear();
+            self.nodes.resize(end - start + 1, UNKNOWN);
+            self.nodes[0] = Node { price: 0, history, literals, last, ..UNKNOWN };
+            self.go(dictionary, &block[..end], start, matches, prices);
+            let from = parse.sequences.len();
+            let mut at = end - start;
+            let arrived = self.nodes[at];
+            while at > 0 {
+                let node = self.nodes[at];
+                if node.len == 0 {
+                    at -= 1;
+                    continue;
+                }
+                at -= node.len as usize;
+                runs.push(self.nodes[at].literals);
+                let (len, distance) = (node.len as u16, node.distance);
+                parse.sequences.push(Sequence { literals: 0, len, distance });
+            }
+            parse.sequences[from..].reverse();
+            runs[from..].reverse();
+            (history, literals, last) = (arrived.history, arrived.literals, arrived.last);
+        }
+        put_runs(parse, &runs);
+        let mut at = 0;
+        for sequence in &parse.sequences {
+            let literals = usize::from(sequence.literals);
+            parse.literals.extend_from_slice(&block[at..at + literals]);
+            at += literals + usize::from(sequence.len);
+        }
+        parse.literals.extend_from_slice(&block[at..]);
+    }
+
+    /// Finds the cheapest way to each place from `start` to the end of the block.
+    fn go(
+        &mut self,
+        dictionary: &[u8],
+        block: &[u8],
+        start: usize,
+        matches: &Matches,
+        prices: &Prices,
+    ) {
+        let width = width(dictionary.len());
+        let nodes = &mut self.nodes[..];
+        for at in start..block.len() {
+            let node = nodes[at - start];
+            if node.price >= UNKNOWN.price {
+                continue;
+            }
+            let context = usize::from(prices.contexts[usize::from(node.last)]);
+            let price = node.price + prices.literals[context][usize::from(block[at])];
+            let next = &mut nodes[at - start + 1];
+            let literals = node.literals + 1;
+            if price + prices.run(literals) < next.price.saturating_add(prices.run(next.literals)) {
+                *next = Node { price, literals, len: 0, last: block[at], ..node };
+            }
+            let mut ways = Ways { nodes: &mut *nodes, prices, node, at: at - start };
+            let rest = &block[at..];
+            // Of a repeated distance the nearest one is as good as any other.
+            for k in 0..REPEATS {
+                let distance = node.history[REPEATS - 1 - k];
+                let behind = dictionary.len() + at;
+                let Some(from) = behind.checked_sub(distance as usize) else { continue };
+                let len = match from.checked_sub(dictionary.len()) {
+                    None => common(&dictionary[from..], rest),
+                    Some(from) => common(&block[from..], rest),
+                };
+                ways.try_all(2, len as u32, distance, Source::repeat(k));
+            }
+            let mut least = 3;
+            let mut longest = 0;
+            for near in matches.near(at) {
+                let len = near.len.min(rest.len() as u32);
+                if near.distance < FARTHEST && len >= least {
+                    ways.try_all(least, len, near.distance, Source::distance(near.distance));
+                    least = len + 1;
+                    longest = len;
+                }
+            }
+            let far = matches.far[at];
+            let len = far.len.min(rest.len() as u32);
+            if len > longest.max(3) {
+                let distance = (dictionary.len() + at) as u32 - far.offset;
+                ways.try_all(4, len, distance, Source::dictionary(far.offset, width));
+            }
+        }
+    }
+}
+
+/// Tries matches at a place.
+struct Ways<'a> {
+    nodes: &'a mut [Node],
+    prices: &'a Prices,
+    node: Node,
+    at: usize,
+}
+
+impl Ways<'_> {
+    /// Those of a source with every length from `least` to `most`.
+    #[inline(always)]
+    fn try_all(&mut self, least: u32, most: u32, distance: u32, source: Source) {
+        if most < least {
+            return;
+        }
+        let node = &self.node;
+        let prices = self.prices;
+        let class = literal_class(node.literals.min(MOST_LITERALS));
+        let price = node.price
+            + prices.commands[source.class as usize * 16 + class]
+            + u32::from(LITERAL_CLASSES[class].1) * BIT
+            + source.bits * BIT;
+        let lengths = &prices.lengths[group(source.class)];
+        let most = most.min(LONGEST_MATCH);
+        let [_, b, c, d] = node.history;
+        let history = [b, c, d, distance];
+        let mut len = if most >= LONG { most } else { least };
+        while len <= most {
+            let price = price + lengths[length_class(len)];
+            let there = &mut self.nodes[self.at + len as usize];
+            if price < there.price.saturating_add(prices.run(there.literals)) {
+                *there = Node { price, literals: 0, len, distance, history, last: node.last };
+            }
+            // Lengths that are neither short nor near the longest are as good as never best.
+            len += if len >= 40 && len + 4 < most { most - 4 - len } else { 1 };
+        }
+    }
+}
+
+/// Puts the literals before each match into the sequences, and those of a run that is too long into
+/// sequences with matches of no length.
+fn put_runs(parse: &mut Parse, runs: &[u32]) {
+    let mut put = Vec::with_capacity(runs.len());
+    let mut distance = FIRST_DISTANCES[REPEATS - 1];
+    for (sequence, &run) in parse.sequences.iter().zip(runs) {
+        let mut left = run;
+        while left > MOST_LITERALS {
+            put.push(Sequence { literals: MOST_LITERALS as u16, len: 0, distance });
+            left -= MOST_LITERALS;
+        }
+        put.push(Sequence { literals: left as u16, ..*sequence });
+        distance = sequence.distance;
+    }
+    parse.sequences = put;
+}

@@ -1,0 +1,240 @@
+//! Learns the codes of a model from a sample of blocks.
+
+use std::sync::Arc;
+
+use super::codes::{CONTEXTS, Class, GROUPS, LENGTH_COUNT, LENGTHS, LITERAL_COUNT, Model, group};
+use super::encode::{Encoder, Written};
+use super::near::Near;
+use super::parse::{Matches, Parser, Prices};
+use super::{DEPTH, Parse};
+use crate::model::Code;
+use crate::rlz::matcher::Matcher;
+
+/// How often each symbol is written.
+struct Counts {
+    commands: [u32; 512],
+    lengths: [[u32; LENGTHS]; GROUPS],
+    /// By the literal before.
+    literals: Vec<[u32; 256]>,
+}
+
+impl Counts {
+    fn new() -> Counts {
+        Counts {
+            commands: [0; 512],
+            lengths: [[0; LENGTHS]; GROUPS],
+            literals: vec![[0; 256]; 256],
+        }
+    }
+
+    fn add(&mut self, written: &[Written], literals: &[u8]) {
+        for sequence in written {
+            self.commands[usize::from(sequence.command)] += 1;
+            self.lengths[usize::from(sequence.group)][usize::from(sequence.length)] += 1;
+        }
+        let mut before = 0;
+        for &literal in literals {
+            self.literals[before][usize::from(literal)] += 1;
+            before = usize::from(literal);
+        }
+    }
+
+    /// The codes that write them shortest. Tables are charged `table_share` of their size.
+    fn class(&self, table_share: f64) -> Class {
+        // What the sample does not have may still come.
+        let code = |counts: &[u32], is_known: &dyn Fn(usize) -> bool| {
+            let weight = |(symbol, &count)| if is_known(symbol) { 32 * count + 1 } else { 0 };
+            Code::of(&counts.iter().enumerate().map(weight).collect::<Vec<u32>>())
+        };
+        let (contexts, groups) = cluster(&self.literals, table_share);
+        Class {
+            commands: code(&self.commands, &|symbol| symbol % 16 < LITERAL_COUNT),
+            lengths: self.lengths.each_ref().map(|c| code(c, &|symbol| symbol < LENGTH_COUNT)),
+            literals: groups.iter().map(|counts| code(counts, &|_| true)).collect(),
+            contexts,
+        }
+    }
+}
+
+/// Bits that symbols with these counts take with the codes of those.
+fn bits_with(counts: &[u32; 256], prices: &[f32; 256]) -> f32 {
+    counts.iter().zip(prices).filter(|c| *c.0 > 0).map(|(&n, &price)| n as f32 * price).sum()
+}
+
+fn prices_of(counts: &[u32; 256]) -> [f32; 256] {
+    let total: f32 = counts.iter().map(|&n| n as f32 + 0.1).sum();
+    counts.map(|n| (total / (n as f32 + 0.1)).log2())
+}
+
+/// Puts the contexts of literals into groups that share a code: for each byte its group, and what
+/// each group counts.
+fn cluster(contexts: &[[u32; 256]], table_share: f64) -> ([u8; 256], Vec<[u32; 256]>) {
+    /// Bits of a table, when it is stored.
+    const TABLE: f64 = 8.0 * 110.0;
+    let totals: Vec<u32> = contexts.iter().map(|counts| counts.iter().sum()).collect();
+    let mut order: Vec<usize> = (0..256).collect();
+    order.sort_by_key(|&context| std::cmp::Reverse(totals[context]));
+    let sums = |map: &[u8; 256], count: usize| {
+        let mut sums = vec![[0u32; 256]; count];
+        for (counts, &group) in contexts.iter().zip(map) {
+            let sum = &mut sums[usize::from(group)];
+            sum.iter_mut().zip(counts).for_each(|(sum, &n)| *sum += n);
+        }
+        sums
+    };
+    let mut best: Option<(f64, [u8; 256], Vec<[u32; 256]>)> = None;
+    for count in 1..=CONTEXTS {
+        let mut map = [0u8; 256];
+        for (rank, &context) in order.iter().enumerate() {
+            map[context] = rank.min(count - 1) as u8;
+        }
+        let mut bits = 0.0;
+        for _ in 0..if count == 1 { 1 } else { 8 } {
+            let prices: Vec<[f32; 256]> = sums(&map, count).iter().map(prices_of).collect();
+            bits = 0.0;
+            for (context, slot) in map.iter_mut().enumerate() {
+                let cost = |group: usize| bits_with(&contexts[context], &prices[group]);
+                let costs = (0..count).map(|group| (cost(group), group));
+                if let Some((cost, group)) = costs.min_by(|a, b| a.0.total_cmp(&b.0)) {
+                    bits += f64::from(cost);
+                    *slot = group as u8;
+                }
+            }
+        }
+        let all = bits + TABLE * count as f64 * table_share;
+        if best.as_ref().is_none_or(|best| all < best.0) {
+            best = Some((all, map, sums(&map, count)));
+        }
+    }
+    best.map_or(([0; 256], vec![[0; 256]]), |best| (best.1, best.2))
+}
+
+/// A model that knows nothing but the dictionary: for blocks of which there is no sample.
+pub(crate) fn default_model(dictionary: &[u8]) -> Model {
+    let mut counts = Counts::new();
+    for source in 0..32usize {
+        for literals in 0..LITERAL_COUNT {
+            let of_source = [40, 16, 8, 6][source.min(3)].max(source as u32) * 16;
+            counts.commands[source * 16 + literals] = of_source >> (literals / 2);
+        }
+        for length in 0..LENGTH_COUNT - 1 {
+            counts.lengths[group(source as u32)][length] += 400 / (length as u32 + 4);
+        }
+    }
+    // Samples of the text all over.
+    for piece in dictionary.chunks(64).step_by((dictionary.len() / (1 << 16)).max(1)) {
+        for pair in piece.windows(2) {
+            counts.literals[usize::from(pair[0])][usize::from(pair[1])] += 1;
+        }
+    }
+    Model::new(vec![counts.class(1.0)])
+}
+
+/// Learns from blocks, whose length in all is `share` of what will be coded.
+pub(crate) fn train(matcher: &Matcher, blocks: &[&[u8]], share: f64) -> Arc<Model> {
+    const ROUNDS: usize = 4;
+    let dictionary = matcher.text();
+    let mut model = Arc::new(default_model(dictionary));
+    let (mut finder, mut parser) = (Near::new(DEPTH), Parser::default());
+    let mut matches: Vec<Matches> = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        let mut found = Matches::default();
+        found.find(matcher, &mut finder, block);
+        matches.push(found);
+    }
+    let mut parses = vec![Parse::default(); blocks.len()];
+    let mut classes = vec![0; blocks.len()];
+    for round in 0..ROUNDS {
+        let prices: Vec<Prices> =
+            model.classes.iter().map(|class| Prices::of(class, dictionary.len())).collect();
+        for (((block, matches), parse), &class) in
+            blocks.iter().zip(&matches).zip(&mut parses).zip(&classes)
+        {
+            parser.parse(dictionary, block, matches, &prices[class], parse);
+        }
+        let want = if round + 2 < ROUNDS { 1 } else { MOST_CLASSES };
+        (model, classes) = learn(&parses, model, dictionary.len(), want, share);
+    }
+    model
+}
+
+/// Classes that are tried.
+const MOST_CLASSES: usize = 8;
+
+/// The best model for these parses, with up to `most` classes, and the class of each.
+fn learn(
+    parses: &[Parse],
+    before: Arc<Model>,
+    dictionary_len: usize,
+    most: usize,
+    share: f64,
+) -> (Arc<Model>, Vec<usize>) {
+    let mut encoder = Encoder::new(before, dictionary_len);
+    let classes = vec![0; parses.len()];
+    let mut best = fit(parses, &mut encoder, classes, 1, dictionary_len, share);
+    let mut count = 2;
+    while count <= most && count * 8 <= parses.len() {
+        // Those that fare worst, for how long they are, make up a new class.
+        let mut tried = None;
+        for start in [0, 1] {
+            let classes = (0..parses.len()).map(|i| spread(i, count, start)).collect();
+            let fitted = fit(parses, &mut encoder, classes, count, dictionary_len, share);
+            if tried.as_ref().is_none_or(|t: &Fit| fitted.size < t.size) {
+                tried = Some(fitted);
+            }
+        }
+        let Some(tried) = tried else { break };
+        if tried.size >= best.size {
+            break;
+        }
+        best = tried;
+        count *= 2;
+    }
+    (best.model, best.classes)
+}
+
+fn spread(i: usize, count: usize, start: usize) -> usize {
+    if start == 0 { i % count } else { i.wrapping_mul(0x9E37_79B9) >> 7 & (count - 1) }
+}
+
+/// A model, which class each block has, and what all becomes with it, in bits.
+struct Fit {
+    model: Arc<Model>,
+    classes: Vec<usize>,
+    size: f64,
+}
+
+/// Finds classes by turns: the best codes for the blocks of each, the best class for each block.
+fn fit(
+    parses: &[Parse],
+    before: &mut Encoder,
+    mut classes: Vec<usize>,
+    count: usize,
+    dictionary_len: usize,
+    share: f64,
+) -> Fit {
+    let mut model = before.model().clone();
+    let mut size = f64::MAX;
+    for round in 0..if count == 1 { 1 } else { 8 } {
+        let mut counts: Vec<Counts> = (0..count).map(|_| Counts::new()).collect();
+        let mut encoder = Encoder::new(model.clone(), dictionary_len);
+        for (parse, &class) in parses.iter().zip(&classes) {
+            let with = if round == 0 { 0 } else { class };
+            counts[class].add(encoder.written(parse, with), &parse.literals);
+        }
+        model = Arc::new(Model::new(counts.iter().map(|c| c.class(share)).collect()));
+        let mut encoder = Encoder::new(model.clone(), dictionary_len);
+        let mut stored = Vec::new();
+        model.put(&mut stored);
+        let mut sum = 8.0 * stored.len() as f64 * share;
+        for (parse, slot) in parses.iter().zip(&mut classes) {
+            let costs = (0..count).filter_map(|class| Some((encoder.cost(parse, class)?, class)));
+            if let Some((cost, class)) = costs.map(|(c, class)| (c.0 + c.1, class)).min() {
+                sum += cost as f64;
+                *slot = class;
+            }
+        }
+        size = sum;
+    }
+    Fit { model, classes, size }
+}
