@@ -63,6 +63,15 @@ enum Prime {
     First,
 }
 
+/// Which samples of the input a dictionary is made of.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Samples {
+    /// Evenly spaced ones
+    Even,
+    /// Those that cover most of what the blocks have in common
+    Cover,
+}
+
 /// The dictionary of methods that have one.
 #[derive(clap::Args)]
 pub struct Choice {
@@ -86,14 +95,25 @@ struct SamplingArgs {
     /// Length of the samples that a dictionary is made of
     #[arg(long, value_name = "SIZE", default_value = "1K", value_parser = sizes::parse)]
     sample: u64,
+    /// Which samples are taken: evenly spaced ones, or those that cover most of what the blocks have in
+    /// common. For hybrid the latter, else the former by default
+    #[arg(long, value_name = "WHICH")]
+    samples: Option<Samples>,
     /// Sample so many times as much, and cut out what the input uses least
     #[arg(long, value_name = "N", default_value_t = 1)]
     prune: u64,
 }
 
 impl SamplingArgs {
-    fn run(&self, len: u64, content: &dyn ReadAt) -> Result<Dictionary, Failed> {
-        let sampling = Sampling::default().len(len).sample_len(self.sample);
+    fn run(
+        &self,
+        len: u64,
+        content: &dyn ReadAt,
+        coding: Option<Coding>,
+    ) -> Result<Dictionary, Failed> {
+        let usual = if coding == Some(Coding::Hybrid) { Samples::Cover } else { Samples::Even };
+        let covers = self.samples.unwrap_or(usual) == Samples::Cover;
+        let sampling = Sampling::default().len(len).sample_len(self.sample).cover(covers);
         Ok(sampling.oversample(self.prune).run(content)?)
     }
 }
@@ -122,8 +142,8 @@ impl Choice {
                 let dictionary = Dictionary::open(path).map_err(|e| Failed::at(path, e))?;
                 (dictionary, Some(path))
             }
-            Some(Source::Sampled(len)) => (self.sampling.run(*len, content)?, None),
-            None => (self.sampling.run(usual_len(content.len()), content)?, None),
+            Some(Source::Sampled(len)) => (self.sampling.run(*len, content, Some(coding))?, None),
+            None => (self.sampling.run(usual_len(content.len()), content, Some(coding))?, None),
         };
         let mut options = options;
         if let Some(path) = file {
@@ -219,7 +239,7 @@ pub fn run(verb: Verb) -> Result<(), Failed> {
     let Verb::Build(args) = verb;
     let mut folder = pack::look_at(&args.input, &args.exclude, true, &args.output)?;
     let content: Content<'_> = folder.content();
-    let dictionary = Arc::new(args.sampling.run(args.size, &content)?);
+    let dictionary = Arc::new(args.sampling.run(args.size, &content, None)?);
     let output = Output::create(&args.output, args.force)?;
     if output.is_terminal() {
         return Err(Failed::usage("compressed bytes are not for a terminal: name a file with -o"));

@@ -3,13 +3,14 @@
 use std::path::Path;
 
 /// The files that define bytes, in the order of the document.
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 17] = [
     "wire.rs",
     "envelope.rs",
     "archive/format.rs",
     "blocks.rs",
     "elias_fano.rs",
     "codec/mod.rs",
+    "model/huffman.rs",
     "rlz/store.rs",
     "archive/shared.rs",
     "archive/spare.rs",
@@ -18,6 +19,7 @@ const SOURCES: [&str; 15] = [
     "rlz/coder/streams.rs",
     "rlz/coder/zlib_primed.rs",
     "rlz/coder/zstd_dict.rs",
+    "rlz/hybrid/mod.rs",
     "records/mod.rs",
 ];
 

@@ -119,6 +119,7 @@ fn coder(coding: Coding, seed: u64) -> Arc<Coder> {
     let words = [Random(seed).text(3_000), Random(7).text(5_000)].concat();
     let dictionary = Arc::new(Dictionary::new(words).unwrap());
     let coder = Coder::new(coding, dictionary).unwrap();
+    let coder = coder.learn(&Random(11).text(60_000), 1 << 10).unwrap();
     Arc::new(coder.probe(&Random(7).text(9_000)[5_000..]).collection(29_000))
 }
 

@@ -578,19 +578,56 @@ def read_dictionary(archive: Archive, place: int) -> bytes:
         return join_pieces(file, described)
 
 
+def read_code(cursor: Cursor, symbols: int) -> dict[tuple[int, int], int]:
+    """The symbol of each codeword: its length, and its bits, the first the highest."""
+    lengths: list[int] = []
+    while len(lengths) < symbols:
+        run = cursor.fixed(1)
+        lengths += [run & 15] * ((run >> 4) + 1)
+    cursor.require(len(lengths) == symbols and max(lengths) <= 14, "code")
+    cursor.require(sum(1 << 14 - n for n in lengths if n) == 1 << 14, "code")
+    code, word, last = {}, 0, 0
+    for length, symbol in sorted((n, symbol) for symbol, n in enumerate(lengths) if n):
+        word <<= length - last
+        code[length, word], word, last = symbol, word + 1, length
+    return code
+
+
+def read_classes(cursor: Cursor) -> list[tuple]:
+    """Classes of blocks: codes of commands, of match lengths, of literals; codes behind bytes."""
+    classes = []
+    count = cursor.varint()
+    cursor.require(1 <= count <= 16, "classes")
+    for _ in range(count):
+        commands = read_code(cursor, 512)
+        lengths = [read_code(cursor, 32) for _ in range(5)]
+        contexts = cursor.varint()
+        cursor.require(1 <= contexts <= 4, "contexts")
+        literals = [read_code(cursor, 256) for _ in range(contexts)]
+        behind = [0] * 256
+        if contexts > 1:
+            behind = [byte >> 2 * i & 3 for byte in cursor.take(64) for i in range(4)]
+        cursor.require(max(behind) < contexts, "context")
+        cursor.require(all(symbol % 16 < 12 for symbol in commands.values()), "command")
+        cursor.require(all(symbol < 29 for code in lengths for symbol in code.values()), "length")
+        classes.append((commands, lengths, literals, behind))
+    return classes
+
+
 @lru_cache(8)
-def read_model(archive: Archive, place: int) -> tuple[bytes, tuple[bytes, bytes]]:
-    """The digest of a model, and what is before streams of lengths and of offsets."""
+def read_model(archive: Archive, place: int) -> tuple[bytes, object]:
+    """The digest of a model, and what is before streams of lengths and of offsets, or classes."""
     kind, position, length = archive.others[place]
     require(kind == MODEL, "model", position)
     section = read_section(archive.file, MODEL, position, length, archive.limit)
     payload = section.payload
     payload.require(section.number == place, "number")
     digest = blake3.blake3(payload.data).digest()
-    payload.require(payload.fixed(1) == 20, "coding")
-    primes = payload.sized(), payload.sized()
+    coding = payload.fixed(1)
+    payload.require(coding in (20, 23), "coding")
+    model = (payload.sized(), payload.sized()) if coding == 20 else read_classes(payload)
     payload.finish()
-    return digest, primes
+    return digest, model
 
 
 def block_mark(archive: Archive, block: Block) -> int:
@@ -693,8 +730,89 @@ def decode_zstd_dict(data: bytes, length: int, dictionary: bytes, model: object)
         dictionary, dict_type=zstandard.DICT_TYPE_RAWCONTENT) if dictionary else None)
 
 
+class Bits:
+    """Bits of some bytes, the lowest first."""
+
+    def __init__(self, data: bytes):
+        self.word, self.left = int.from_bytes(data, "little"), 8 * len(data)
+
+    def take(self, count: int) -> int:
+        if count > self.left:
+            raise ValueError("too few bits")
+        value, self.word, self.left = self.word & (1 << count) - 1, self.word >> count, self.left - count
+        return value
+
+    def symbol(self, code: dict[tuple[int, int], int]) -> int:
+        word = length = 0
+        while (length, word) not in code:
+            word, length = word << 1 | self.take(1), length + 1
+        return code[length, word]
+
+
+LITERALS = [(n, 0) for n in range(8)] + [(8, 3), (16, 4), (32, 5), (64, 13)]
+LENGTHS = [(n + 2, 0) for n in range(16)] + [
+    (18, 2), (22, 2), (26, 3), (34, 3), (42, 3), (50, 4), (66, 5), (98, 5), (130, 7), (258, 8),
+    (514, 9), (1026, 14), (0, 0)]
+
+
+def decode_hybrid(data: bytes, length: int, dictionary: bytes, model: list[tuple]) -> bytes:
+    cursor = Cursor(data, "block", 0)
+    head = cursor.fixed(1)
+    cursor.require(head & 0x70 == 0 and head & 15 < len(model), "class")
+    commands_code, length_codes, literal_codes, behind = model[head & 15]
+    count, literal_count = cursor.varint(), cursor.varint()
+    sizes = [cursor.varint()]
+    if head >> 7:
+        sizes.append(literal_count)
+    elif literal_count:
+        sizes += [cursor.varint() for _ in range(2 if literal_count >= 256 else 1)]
+    fields = [cursor.take(size) for size in sizes]
+    extra = Bits(cursor.data[cursor.at:])
+    wide = max((len(dictionary) - 1).bit_length() if dictionary else 0, 8)
+    forward, backward = Bits(fields[0]), Bits(fields[0][::-1])
+    literals = fields[1] if head >> 7 else b""
+    if not head >> 7 and literal_count:
+        streams = 2 * (len(fields) - 1)
+        chunk = -(-literal_count // streams)
+        for stream in range(streams):
+            field = fields[1 + stream // 2]
+            bits, before = Bits(field[::-1] if stream % 2 else field), 0
+            for _ in range(max(0, min(chunk, literal_count - stream * chunk))):
+                before = bits.symbol(literal_codes[behind[before]])
+                literals += bytes([before])
+    out, at, distances = bytearray(dictionary), 0, [4, 3, 2, 1]
+    for _ in range(count):
+        command = forward.symbol(commands_code)
+        source = command >> 4
+        group = [0, 1, 1, 1][source] if source < 4 else 2 if source < 10 else 3 if source < 24 else 4
+        symbol = backward.symbol(length_codes[group])
+        if source < 4:
+            value = distances[-1 - source]
+        elif source < 24:
+            value = (1 << source - 4) + extra.take(source - 4)
+        elif source == 24:
+            value = extra.take(wide - 7)
+        else:
+            value = (1 << wide + source - 32) + extra.take(wide + source - 32)
+        first, bits = LITERALS[command & 15]
+        run = first + extra.take(bits)
+        first, bits = LENGTHS[symbol]
+        match = first + extra.take(bits)
+        out += literals[at:at + run]
+        at += run
+        distances.append(value if source < 24 else len(out) - value)
+        start = len(out) - distances[-1]
+        if not 0 <= start < len(out) or start < len(dictionary) < start + match or at > literal_count:
+            raise ValueError("match outside of the dictionary or the block")
+        for place in range(start, start + match):
+            out.append(out[place])
+    if extra.left >= 8 or extra.word:
+        raise ValueError("extra bits")
+    return bytes(out[len(dictionary):]) + literals[at:]
+
+
 CODINGS = {16: decode_uv, 17: decode_pv, 18: decode_zz, 19: decode_zzz, 20: decode_zz,
-           21: decode_zlib_primed, 22: decode_zstd_dict}
+           21: decode_zlib_primed, 22: decode_zstd_dict, 23: decode_hybrid}
 
 
 @lru_cache(2)

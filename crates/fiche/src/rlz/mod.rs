@@ -9,6 +9,7 @@
 //! compression* (2015).
 
 pub(crate) mod coder;
+mod cover;
 mod dictionary;
 mod grams;
 mod hybrid;

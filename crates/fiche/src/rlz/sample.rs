@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::io::ReadAt;
 use crate::rlz::dictionary::MAX_LEN;
 use crate::rlz::matcher::Matcher;
-use crate::rlz::{Dictionary, prune};
+use crate::rlz::{Dictionary, cover, prune};
 use crate::wire::Digest;
 
 /// How a dictionary is sampled from a collection.
@@ -27,12 +27,13 @@ pub struct Sampling {
     len: u64,
     sample_len: u64,
     oversample: u64,
+    covers: bool,
 }
 
 impl Default for Sampling {
     /// 4 MiB of samples of 1 KiB, as the paper's are, as they come.
     fn default() -> Sampling {
-        Sampling { len: 4 << 20, sample_len: 1 << 10, oversample: 1 }
+        Sampling { len: 4 << 20, sample_len: 1 << 10, oversample: 1, covers: false }
     }
 }
 
@@ -55,6 +56,18 @@ impl Sampling {
     #[must_use]
     pub fn oversample(self, times: u64) -> Sampling {
         Sampling { oversample: times, ..self }
+    }
+
+    /// Takes the samples that cover most of what the blocks of the collection have in common, the most
+    /// useful first, in place of evenly spaced ones. Nothing that only one block has is
+    /// taken: the dictionary may become shorter, or empty. Reads the collection twice (of more than 512 MiB
+    /// evenly spaced parts), at some 100 MB/s, with up to 130 MB of memory.
+    ///
+    /// After Liao, Petri, Moffat and Wirth, *Effective construction of relative Lempel-Ziv
+    /// dictionaries* (2016).
+    #[must_use]
+    pub fn cover(self, covers: bool) -> Sampling {
+        Sampling { covers, ..self }
     }
 
     /// Where the samples of a collection of this length start: evenly spaced.
@@ -81,6 +94,9 @@ impl Sampling {
         if self.sample_len == 0 || need == 0 {
             return Err(Error::invalid("a dictionary and its samples have a length"));
         }
+        if self.covers {
+            return self.run_covering(collection);
+        }
         let len = collection.len();
         let (mut bytes, mut seen) = (Dictionary::room(need.min(len) as usize), HashSet::new());
         let mut end = 0;
@@ -103,6 +119,18 @@ impl Sampling {
         crate::rlz::memory::check(Matcher::memory_for(bytes.len() as u64))?;
         let matcher = Matcher::new(Arc::new(Dictionary::new(bytes)?))?;
         Dictionary::new(prune::prune(&matcher, collection, budget)?)
+    }
+
+    fn run_covering(&self, collection: &dyn ReadAt) -> Result<Dictionary> {
+        let pieces = cover::choose(collection, self.len, self.sample_len)?;
+        let len: u64 = pieces.iter().map(|piece| piece.end - piece.start).sum();
+        let mut bytes = Dictionary::room(len as usize);
+        for piece in pieces {
+            let start = bytes.len();
+            bytes.resize(start + (piece.end - piece.start) as usize, 0);
+            collection.read_at(piece.start, &mut bytes[start..])?;
+        }
+        Dictionary::new(bytes)
     }
 
     /// Text of a collection that no sample begins with: 64 KiB in pieces of 1 KiB, for

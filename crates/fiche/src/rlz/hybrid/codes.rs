@@ -218,8 +218,8 @@ pub(super) struct Command {
     pub both_bits: u8,
     /// The first number of literals.
     pub literals: u8,
-    /// How many sequences before, less 1, the distance is of.
-    pub back: u8,
+    /// The distance is that of the sequence so far from this one: -1 to -4.
+    pub back: i8,
     pub kind: u8,
 }
 
@@ -239,7 +239,7 @@ fn commands(width: u32) -> [Command; COMMANDS] {
             NEAR..DICTIONARY => FRESH,
             _ => FAR,
         };
-        let (literals, back) = (literals as u8, source as u8 % REPEATS as u8);
+        let (literals, back) = (literals as u8, -1 - (source as i8 % REPEATS as i8));
         let table = (group(source) << LENGTH_BITS) as u16;
         let both_bits = bits + literal_bits;
         Command { first, table, bits, literal_bits, both_bits, literals, back, kind }

@@ -312,7 +312,7 @@ impl<'a> Reader<'a> {
                 prefetch(padded, value as usize);
                 behind = behind.wrapping_add(literals);
                 let distance = match command.kind {
-                    REPEATED => sequences[i - 1 - usize::from(command.back)].distance,
+                    REPEATED => sequences[i.wrapping_add_signed(command.back.into())].distance,
                     FRESH => value,
                     _ => behind.wrapping_sub(value),
                 };
@@ -365,12 +365,15 @@ fn read_literals<const KERNEL: bool>(
         let (a, b) = (&mut one, &mut two);
         let mut four = [a.0.stream(), a.1.stream(), b.0.stream(), b.1.stream()];
         done = kernel::literals(padded, tables, &mut four, literals, chunk);
-        (a.0.go_to(four[0]), a.1.go_to(four[1]));
-        (b.0.go_to(four[2]), b.1.go_to(four[3]));
+        a.0.go_to(four[0]);
+        a.1.go_to(four[1]);
+        b.0.go_to(four[2]);
+        b.1.go_to(four[3]);
     } else if KERNEL {
         let mut pair = [one.0.stream(), one.1.stream()];
         done = kernel::pair(padded, tables, &mut pair, literals, chunk);
-        (one.0.go_to(pair[0]), one.1.go_to(pair[1]));
+        one.0.go_to(pair[0]);
+        one.1.go_to(pair[1]);
     }
     let bytes = padded.words()?;
     let mut pieces = literals.chunks_mut(chunk.max(1));
@@ -557,5 +560,107 @@ fn repeat(dst: &mut [u8], at: usize, distance: usize, count: usize) {
         let now = (distance + done).min(count - done);
         dst.copy_within(at - distance..at - distance + now, at + done);
         done += now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::super::{Packer, default_model, train};
+    use super::*;
+    use crate::rlz::matcher::Matcher;
+    use crate::testing::Random;
+
+    /// Text that is in the dictionary, near by, or new.
+    fn text(dictionary: &[u8], random: &mut Random, len: usize) -> Vec<u8> {
+        let mut text = Vec::new();
+        while text.len() < len {
+            let piece = random.below(90) as usize + 1;
+            match random.below(5) {
+                0 => text.extend(random.bytes(piece / 10)),
+                1 => text.extend(random.text(piece / 2)),
+                2 if !text.is_empty() => {
+                    let at = random.below(text.len() as u64) as usize;
+                    (at..at + piece).for_each(|from| text.push(text[from]));
+                }
+                _ => {
+                    let at = random.below(dictionary.len() as u64) as usize;
+                    text.extend(&dictionary[at..dictionary.len().min(at + piece)]);
+                }
+            }
+        }
+        text.truncate(len);
+        text
+    }
+
+    /// What the loops of the kernel and what their twins make of stored bytes.
+    fn both(
+        dictionary: &Dictionary,
+        model: &Model,
+        stored: &[u8],
+        len: usize,
+        end: usize,
+    ) -> [Option<Vec<u8>>; 2] {
+        let mut room = Room::default();
+        let mut dst = vec![0xAA; end];
+        let fast = room.decode::<true>(dictionary, model, stored, len, &mut dst);
+        let fast = fast.map(|()| dst.clone());
+        let safe = room.decode::<false>(dictionary, model, stored, len, &mut dst);
+        [fast, safe.map(|()| dst)]
+    }
+
+    #[test]
+    fn the_kernel_does_what_its_safe_twin_does() {
+        let mut random = Random(21);
+        let dictionary = Arc::new(Dictionary::new(random.text(30_000)).unwrap());
+        let matcher = Matcher::new(dictionary.clone()).unwrap();
+        let sample = text(dictionary.as_bytes(), &mut random, 100_000);
+        let blocks: Vec<&[u8]> = sample.chunks(4096).collect();
+        let learned = train(&matcher, &blocks, 1.0);
+        assert!(learned.classes.iter().any(|class| class.literals.len() > 1));
+        for model in [learned, Arc::new(default_model(dictionary.as_bytes()))] {
+            let mut packer = Packer::new(model.clone(), dictionary.len());
+            for len in [1, 100, 1000, 4096, 16_384, 120_000] {
+                let block = text(dictionary.as_bytes(), &mut random, len);
+                let mut stored = Vec::new();
+                assert!(packer.pack(&matcher, &block, &mut stored));
+                for end in [0, 1, len / 3, len / 2, len - len.min(5), len] {
+                    let [fast, safe] = both(&dictionary, &model, &stored, len, end);
+                    assert_eq!(fast.as_deref(), Some(&block[..end]), "{end} of {len}");
+                    assert!(safe == fast, "{end} of {len}");
+                }
+                for _ in 0..300 {
+                    let mut damaged = stored.clone();
+                    for _ in 0..=random.below(4) {
+                        let at = random.below(damaged.len() as u64) as usize;
+                        damaged[at] ^= 1 << random.below(8);
+                    }
+                    damaged.truncate(
+                        damaged.len() - random.below(3).min(damaged.len() as u64) as usize,
+                    );
+                    let end = random.below(len as u64 + 1) as usize;
+                    let [fast, safe] = both(&dictionary, &model, &damaged, len, end);
+                    assert!(safe == fast, "{end} of {len}");
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_decoded_or_refused_by_both_alike(
+            stored in proptest::collection::vec(any::<u8>(), 0..300),
+            len in 1usize..5000,
+            dictionary_len in 0usize..3000,
+        ) {
+            let mut random = Random(4);
+            let dictionary = Dictionary::new(random.text(dictionary_len)).unwrap();
+            let model = default_model(dictionary.as_bytes());
+            let [fast, safe] = both(&dictionary, &model, &stored, len, len);
+            prop_assert!(fast == safe);
+        }
     }
 }

@@ -90,6 +90,14 @@ unsafe fn backward(bytes: &[u8], at: usize) -> u64 {
     unsafe { load(bytes, above / 8 - 8).swap_bytes() >> (!above & 7) | MARK }
 }
 
+/// The lowest bits of a word, so many; at most 31.
+#[inline(always)]
+fn lowest(word: u64, bits: u8) -> u32 {
+    // SAFETY: in tables that were made for a model there are no more.
+    unsafe { std::hint::assert_unchecked(bits < 32) };
+    (word & !(u64::MAX << bits)) as u32
+}
+
 /// The next literal of a stream, from its next bits; `next` is where the table starts that it
 /// is found in.
 #[inline(always)]
@@ -129,7 +137,9 @@ fn read_here(
         // SAFETY: a margin before and behind what is inside.
         let (mut word, mut length_word) =
             unsafe { (forward(bytes, commands), backward(bytes, lengths)) };
-        for k in 0..4 {
+        // SAFETY: there are four from number `i` on.
+        let mut slot = unsafe { sequences.as_mut_ptr().add(i) };
+        for _ in 0..4 {
             let mut entry = u32::from(tables.codes[(word % (1 << COMMAND_BITS)) as usize]);
             if entry == LONG {
                 entry = tables.find_long(0, 0, word);
@@ -137,7 +147,8 @@ fn read_here(
             word >>= entry & 63;
             let command = &tables.commands[(entry >> 6) as usize % COMMANDS];
             let index = usize::from(command.table) + (length_word % (1 << LENGTH_BITS)) as usize;
-            let mut entry = tables.lengths[index % (8 << LENGTH_BITS)];
+            // SAFETY: it is one of the tables.
+            let mut entry = unsafe { *tables.lengths.get_unchecked(index) };
             if entry == LONG {
                 let group = usize::from(command.table >> LENGTH_BITS);
                 entry = tables.find_long(1, group, length_word);
@@ -145,27 +156,26 @@ fn read_here(
             length_word >>= entry & 63;
             // SAFETY: at most three sequences, or 21 bytes, behind what is inside.
             let mut more = unsafe { load(bytes, extra / 8) } >> (extra & 7);
-            let (bits, literal_bits) = (u32::from(command.bits), u32::from(command.literal_bits));
-            let length_bits = entry >> 8 & 31;
-            let value = command.first + (more & !(u64::MAX << bits)) as u32;
+            let length_bits = (entry >> 8) as u8 & 31;
+            let value = command.first + lowest(more, command.bits);
             prefetch(dictionary, value as usize);
-            more >>= bits;
-            let literals =
-                u32::from(command.literals) + (more & !(u64::MAX << literal_bits)) as u32;
-            more >>= literal_bits;
-            let len = (entry >> 16) + (more & !(u64::MAX << length_bits)) as u32;
-            extra += usize::from(command.both_bits) + length_bits as usize;
+            more >>= command.bits & 63;
+            let literals = u32::from(command.literals) + lowest(more, command.literal_bits);
+            more >>= command.literal_bits & 63;
+            let len = (entry >> 16) + lowest(more, length_bits);
+            extra += usize::from(command.both_bits) + usize::from(length_bits);
             behind = behind.wrapping_add(literals);
-            // SAFETY: one of the four before number `i + k`, which is `REPEATS` at least.
-            let earlier =
-                unsafe { sequences.get_unchecked(i + k - 1 - usize::from(command.back)).distance };
+            // SAFETY: one of the four before it, which there are.
+            let earlier = unsafe { (*slot.offset(command.back.into())).distance };
             let fresh = behind.wrapping_sub(value);
             let fresh = select_unpredictable(command.kind == FAR, fresh, value);
             let distance = select_unpredictable(command.kind == REPEATED, earlier, fresh);
             behind = behind.wrapping_add(len);
-            // SAFETY: there are four from number `i` on.
-            let slot = unsafe { sequences.get_unchecked_mut(i + k) };
-            *slot = Sequence { literals: literals as u16, len: len as u16, distance };
+            // SAFETY: one of the four.
+            unsafe {
+                *slot = Sequence { literals: literals as u16, len: len as u16, distance };
+                slot = slot.add(1);
+            }
         }
         commands += word.leading_zeros() as usize;
         lengths = lengths.wrapping_sub(length_word.leading_zeros() as usize);
