@@ -16,12 +16,15 @@ use std::collections::BinaryHeap;
 
 use crate::error::Result;
 use crate::io::ReadAt;
+use crate::rlz::memory::{filled, prefetch};
 use crate::wire::load_u64;
 
 /// Length of the strings that are counted.
 const STRING: usize = 12;
 /// Pieces start at multiples of a quarter of their length.
 const STEPS: u64 = 4;
+/// Of so many strings at least one is counted.
+const LEAST_ONE_IN: u64 = 2;
 /// Of the strings of a piece so many come again, as if each came twice: a `LEAST`th.
 const LEAST: u64 = 8;
 /// Strings that come again within so many bytes count once.
@@ -45,6 +48,7 @@ struct Slot {
 /// Counts of strings, by hash.
 struct Counts {
     slots: Vec<Slot>,
+    found: Vec<(usize, u16)>,
     shift: u32,
     /// Of so many strings one is counted, as their hash falls.
     one_in: u64,
@@ -53,10 +57,11 @@ struct Counts {
 impl Counts {
     fn new(len: u64) -> Counts {
         // Twice as many slots as strings, and no more strings than that leaves.
-        let bits = (len.max(1 << 10) * 2).ilog2().clamp(10, SLOT_BITS);
-        let one_in = (len >> (bits - 1)).max(1);
-        let slots = vec![Slot { tag: 0, count: 0, last: u32::MAX }; 1 << bits];
-        Counts { slots, shift: 64 - bits, one_in }
+        let counted = (len / LEAST_ONE_IN).max(1 << 10);
+        let bits = (counted * 2).ilog2().clamp(10, SLOT_BITS);
+        let one_in = (len >> (bits - 1)).max(LEAST_ONE_IN);
+        let slots = filled(Slot { tag: 0, count: 0, last: u32::MAX }, 1 << bits);
+        Counts { slots, found: Vec::new(), shift: 64 - bits, one_in }
     }
 
     /// The strings that start in these bytes, as far as they are counted: their slot, tag, and where
@@ -65,12 +70,14 @@ impl Counts {
         let (shift, one_in) = (self.shift, self.one_in);
         let count = (bytes.len() + 1).saturating_sub(STRING);
         (0..count).filter_map(move |at| {
-            let (head, tail) = (load_u64(bytes, at), load_u64(bytes, at + STRING - 8));
-            let mixed = head.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ tail.rotate_left(29);
+            let head = load_u64(bytes, at).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            // The same ones wherever they are.
+            if (head >> 48) * one_in >= 1 << 16 {
+                return None;
+            }
+            let mixed = head ^ load_u64(bytes, at + STRING - 8).rotate_left(29);
             let hash = (mixed ^ mixed >> 32).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            // The high bits say where, some below them the tag, and the lowest which are counted.
-            let is_counted = (hash & 0xffff) * one_in < 1 << 16;
-            is_counted.then_some(((hash >> shift) as usize, (hash >> 20) as u16, at))
+            Some(((hash >> shift) as usize, (hash >> 20) as u16, at))
         })
     }
 
@@ -87,14 +94,22 @@ impl Counts {
 
     /// What the strings of a piece count, each once; thousandths. No two pieces have the same `who`.
     fn worth(&mut self, piece: &[u8], who: u32, values: &[u32]) -> u64 {
-        let mut sum = 0;
+        // Slots lie all over memory: all are asked for before the first is needed.
+        let mut found = std::mem::take(&mut self.found);
+        found.clear();
         for (slot, tag, _) in self.strings(piece) {
+            prefetch(&self.slots, slot);
+            found.push((slot, tag));
+        }
+        let mut sum = 0;
+        for &(slot, tag) in &found {
             let slot = &mut self.slots[slot];
             if slot.tag == tag && slot.last != who {
                 slot.last = who;
                 sum += u64::from(values[usize::from(slot.count)]);
             }
         }
+        self.found = found;
         sum
     }
 
@@ -183,7 +198,8 @@ pub(super) fn choose(collection: &dyn ReadAt, budget: u64, piece_len: u64) -> Re
         if now < least {
             continue;
         }
-        if now < worth && heap.peek().is_some_and(|next| next.0 > now) {
+        // One that is nearly the best is good enough: else all are looked at again and again.
+        if now < worth && heap.peek().is_some_and(|next| next.0 / 8 * 7 > now) {
             heap.push((now, start));
             continue;
         }

@@ -16,6 +16,8 @@ const NEVER: u32 = 1 << 20;
 /// So much more than its bits a sequence costs: it takes time to decode. And few long
 /// sequences are what neighbouring blocks of the same price are better off with.
 const SEQUENCE: u32 = 3 * BIT;
+/// Of a match all lengths up to this are tried, and the longest ones.
+const SHORT: u32 = 24;
 /// A match as long is taken.
 const LONG: u32 = 256;
 /// Parsed at once: what is kept of each place stays in the cache.
@@ -281,7 +283,7 @@ impl Ways<'_> {
                 *there = Node { price, literals: 0, len, distance, history, last: node.last };
             }
             // Lengths that are neither short nor near the longest are as good as never best.
-            len += if len >= 40 && len + 4 < most { most - 4 - len } else { 1 };
+            len += if len >= SHORT && len + 4 < most { most - 4 - len } else { 1 };
         }
     }
 }
