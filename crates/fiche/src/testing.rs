@@ -151,7 +151,8 @@ pub fn decode_both(
     len: usize,
     (start, piece): (usize, usize),
 ) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
-    let shared = Shared { dictionary, model: None };
+    let model = Model::usual(coding, dictionary);
+    let shared = Shared { dictionary, model: model.as_ref() };
     let mut scratch = Scratch::default();
     let mut read = |start, count| {
         let mut dst = vec![0; count];

@@ -22,12 +22,16 @@ use crate::error::Result;
 use crate::io::ReadAt;
 use crate::wire::Put;
 
-/// So many chunks: a burst of damage may be as long as one, and the spare is twice as long.
-const CHUNKS: usize = 32;
+/// A burst of damage may be as long as a chunk, and the spare is twice as long: a chunk is a
+/// sector, unless that makes more than `MOST_CHUNKS` or fewer than `FEWEST_CHUNKS`.
+const SECTOR: usize = 4096;
+const MOST_CHUNKS: usize = 256;
+const FEWEST_CHUNKS: usize = 32;
 
 /// The payload of the spare for these bytes.
 pub(super) fn payload(bytes: &[u8]) -> Vec<u8> {
-    let chunk = bytes.len().div_ceil(CHUNKS).max(1);
+    let in_at_most = |chunks: usize| bytes.len().div_ceil(chunks).max(1);
+    let chunk = in_at_most(FEWEST_CHUNKS).min(SECTOR).max(in_at_most(MOST_CHUNKS));
     let mut payload = Vec::with_capacity(2 * chunk + 20);
     payload.put_varint(bytes.len() as u64);
     payload.put_varint(chunk as u64);
@@ -59,7 +63,7 @@ fn range_of(spare: &Section) -> Option<(u64, u64, usize, [&[u8]; 2])> {
     let sums = [take.bytes(chunk).ok()?, take.bytes(chunk).ok()?];
     take.end().ok()?;
     // What it is good for is in proportion to what it takes.
-    (back <= (chunk * CHUNKS) as u64).then_some((start, back, chunk, sums))
+    (back <= (chunk * MOST_CHUNKS) as u64).then_some((start, back, chunk, sums))
 }
 
 /// The damaged section at `at`, if this spare can mend it.
@@ -125,7 +129,7 @@ mod tests {
             let spare = payload(&file[32..]);
             Section::put(&mut file, pos, Kind::Spare, (0, 0), &spare, None);
             let spare = Section::parse(&file[pos as usize..], pos, "spare").unwrap();
-            let chunk = (pos as usize - 32).div_ceil(CHUNKS);
+            let chunk = (pos as usize - 32).div_ceil(FEWEST_CHUNKS);
             for start in 32..pos as usize {
                 let end = (start + 1 + random.below(chunk as u64) as usize).min(pos as usize);
                 let mut bad = file.clone();

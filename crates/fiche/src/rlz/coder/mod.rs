@@ -242,6 +242,12 @@ impl Model {
         }
     }
 
+    /// The model of a coding that cannot do without one, where there was nothing to learn from.
+    pub fn usual(coding: Coding, dictionary: &Dictionary) -> Option<Model> {
+        let new = || Model::Hybrid(Arc::new(hybrid::default_model(dictionary.as_bytes())));
+        (coding == Coding::Hybrid).then(new)
+    }
+
     pub fn put(&self, out: &mut Vec<u8>) {
         out.put_u8(self.coding() as u8);
         match self {
@@ -338,13 +344,7 @@ impl Coder {
             Coding::ZstdDict => Some(Arc::new(Encoding::new(dictionary.clone(), level)?)),
             _ => None,
         };
-        let model = match coding {
-            Coding::Hybrid => {
-                let model = hybrid::default_model(dictionary.as_bytes());
-                Some(Arc::new(Model::Hybrid(Arc::new(model))))
-            }
-            _ => None,
-        };
+        let model = Model::usual(coding, &dictionary).map(Arc::new);
         let (min_literal, collection) = (4, 0);
         Ok(Coder { coding, level, min_literal, dictionary, matcher, zstd, model, collection })
     }

@@ -381,4 +381,29 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_model_is_read_as_it_was_written_and_any_other_bytes_are_refused_or_a_model() {
+        let mut random = crate::testing::Random(12);
+        let model = super::super::default_model(&random.text(5000));
+        let mut stored = Vec::new();
+        model.put(&mut stored);
+        let read = |bytes: &[u8]| {
+            let mut take = Take::new(bytes, "model", 0);
+            let model = Model::take(&mut take).ok()?;
+            take.end().ok().map(|()| model)
+        };
+        assert!(read(&stored) == Some(model));
+        (0..stored.len()).for_each(|end| assert!(read(&stored[..end]).is_none(), "{end}"));
+        for _ in 0..5000 {
+            let mut damaged = stored.clone();
+            for _ in 0..=random.below(3) {
+                let at = random.below(damaged.len() as u64) as usize;
+                damaged[at] = random.below(256) as u8;
+            }
+            if let Some(model) = read(&damaged) {
+                assert!((1..=CLASSES).contains(&model.classes.len()));
+            }
+        }
+    }
 }
