@@ -213,6 +213,56 @@ fn points(name: &str, data: &[u8], coder: &Arc<Coder>, len: usize) {
     group(&format!("{name} {len} bytes at random places {coding}"), "M/s", cases);
 }
 
+/// Reads of 16 KiB (aligned and not) and of 128 bytes through archives in memory, without a cache: what has
+/// a dictionary has the same one. Sizes are those of the archives.
+fn reads(name: &str, data: &[u8], dictionary: &Arc<Dictionary>) {
+    let pack = |options: Options| {
+        let options = options.block_len(BLOCK).threads(2);
+        let mut writer = Writer::new(Vec::new(), options).expect("options");
+        writer.write_all(data).expect("writing to memory");
+        writer.finish().expect("writing to memory")
+    };
+    let with = |coding, level| {
+        let coder = Coder::with_level(coding, level, dictionary.clone()).expect("a coder");
+        let coder = coder.learn(&data, BLOCK).expect("reading memory");
+        pack(Options::default().coder(Arc::new(coder)))
+    };
+    let files = [
+        ("zstd-dict 19", with(Coding::ZstdDict, 19)),
+        ("hybrid 9", with(Coding::Hybrid, 9)),
+        ("rlz-pv", with(Coding::Pv, 0)),
+        ("zstd 19", pack(Options::default().codec(Codec::Zstd).level(19))),
+        ("lz4", pack(Options::default().codec(Codec::Lz4))),
+    ];
+    for (method, file) in &files {
+        let percent = 100.0 * file.len() as f64 / data.len() as f64;
+        println!("{name} size,{method},{percent:.3},%,,");
+    }
+    let open = |file: Vec<u8>| OpenOptions::default().cache(0).open(Arc::new(file)).expect("open");
+    let readers = files.map(|(method, file)| (method, open(file)));
+    const READS: u64 = 10_000;
+    for (what, len, align) in [
+        ("16 KiB, aligned", BLOCK, BLOCK as u64),
+        ("16 KiB, not aligned", BLOCK, 1),
+        ("128 bytes", 128, 1),
+    ] {
+        let case = |(method, reader): &(&str, Reader)| -> Case<'_> {
+            let (reader, mut buf) = (reader.clone(), vec![0; len]);
+            let run = move || {
+                let (mut random, mut total) = (Random(7), 0u64);
+                for _ in 0..READS {
+                    let offset = random.below(reader.len() - BLOCK as u64) / align * align;
+                    reader.read_at(offset, &mut buf).expect("read");
+                    total = total.wrapping_add(sum(&buf));
+                }
+                (READS, total)
+            };
+            ((*method).to_owned(), Box::new(run))
+        };
+        group(&format!("{name} reads of {what}"), "M/s", readers.iter().map(case).collect());
+    }
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     let sizes = args.iter().find_map(|arg| arg.strip_prefix("--dict="));
@@ -232,6 +282,13 @@ fn main() {
             let name = format!("{set} {mebibytes} MiB");
             let sampling = Sampling::default().len(mebibytes << 20);
             let dictionary = Arc::new(sampling.run(&data).expect("a sample"));
+            if args.iter().any(|arg| arg == "--reads") {
+                let few = &data[..data.len().min(64 << 20)];
+                reads(&format!("{name} even"), few, &dictionary);
+                let chosen = sampling.clone().cover(true).run(&data).expect("samples");
+                reads(&format!("{name} cover"), few, &Arc::new(chosen));
+                continue;
+            }
             let coder = |coding| Arc::new(Coder::new(coding, dictionary.clone()).expect("a coder"));
             if only("points") {
                 for coding in [Coding::Uv, Coding::Pv] {

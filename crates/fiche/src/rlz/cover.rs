@@ -2,9 +2,8 @@
 //!
 //! # How
 //!
-//! A string of [`STRING`] bytes counts as often as there are blocks that have it, less one, and
-//! the more the less each time (the square root). A piece is worth what its strings count. The best
-//! piece is taken, its strings count no more, and so on: pieces are looked at again only when they
+//! A string of [`STRING`] bytes counts as often as there are blocks that have it, less one. A piece is
+//! worth what its strings count. The best piece is taken, its strings count no more, and so on: pieces are looked at again only when they
 //! come to the top, because what they are worth can only have become less.
 //!
 //! After Liao, Petri, Moffat and Wirth, *Effective construction of relative Lempel-Ziv dictionaries*
@@ -92,8 +91,8 @@ impl Counts {
         }
     }
 
-    /// What the strings of a piece count, each once; thousandths. No two pieces have the same `who`.
-    fn worth(&mut self, piece: &[u8], who: u32, values: &[u32]) -> u64 {
+    /// What the strings of a piece count, each once. No two pieces have the same `who`.
+    fn worth(&mut self, piece: &[u8], who: u32) -> u64 {
         // Slots lie all over memory: all are asked for before the first is needed.
         let mut found = std::mem::take(&mut self.found);
         found.clear();
@@ -106,7 +105,7 @@ impl Counts {
             let slot = &mut self.slots[slot];
             if slot.tag == tag && slot.last != who {
                 slot.last = who;
-                sum += u64::from(values[usize::from(slot.count)]);
+                sum += u64::from(slot.count.saturating_sub(1));
             }
         }
         self.found = found;
@@ -161,12 +160,10 @@ pub(super) fn choose(collection: &dyn ReadAt, budget: u64, piece_len: u64) -> Re
             counts.count(slot, tag, ((start + at as u64) / NEAR) as u32);
         }
     }
-    let values: Vec<u32> =
-        (0..=65_535u32).map(|n| (1000.0 * f64::from(n.saturating_sub(1)).sqrt()) as u32).collect();
     // Who looks at strings from here on is not a place.
     let mut who = 1u32 << 31;
     let step = (piece_len / STEPS).max(1);
-    let least = (1000 * piece_len / LEAST / counts.one_in).max(1);
+    let least = (piece_len / LEAST / counts.one_in).max(1);
     let mut heap: BinaryHeap<(u64, std::cmp::Reverse<u64>)> = BinaryHeap::new();
     for (start, len) in parts(len) {
         read(start, len, &mut part)?;
@@ -176,7 +173,7 @@ pub(super) fn choose(collection: &dyn ReadAt, budget: u64, piece_len: u64) -> Re
             let from = quarter * step as usize;
             let to = len.min(from + step as usize + STRING - 1);
             who += 1;
-            quarters.push(counts.worth(&part[from..to], who, &values));
+            quarters.push(counts.worth(&part[from..to], who));
         }
         for (i, window) in quarters.windows(STEPS as usize).enumerate() {
             let at = start + i as u64 * step;
@@ -194,7 +191,7 @@ pub(super) fn choose(collection: &dyn ReadAt, budget: u64, piece_len: u64) -> Re
         }
         read(start.0, piece_len as usize, &mut part)?;
         who = who.wrapping_add(1).max(1 << 31);
-        let now = counts.worth(&part, who, &values);
+        let now = counts.worth(&part, who);
         if now < least {
             continue;
         }
