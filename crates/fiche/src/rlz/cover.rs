@@ -196,7 +196,7 @@ pub(super) fn choose(collection: &dyn ReadAt, budget: u64, piece_len: u64) -> Re
             continue;
         }
         // One that is nearly the best is good enough: else all are looked at again and again.
-        if now < worth && heap.peek().is_some_and(|next| next.0 / 8 * 7 > now) {
+        if now < worth && heap.peek().is_some_and(|next| next.0 * 7 / 8 > now) {
             heap.push((now, start));
             continue;
         }
