@@ -76,7 +76,8 @@ enum Samples {
 #[derive(clap::Args)]
 pub struct Choice {
     /// For methods with a dictionary: its size, or a file that `fiche dict build` wrote, which is then
-    /// needed for reading, too. 4M by default, or a sixteenth of the input where that is less
+    /// needed for reading, too. 4M by default, or a sixteenth of the input where that is less; for
+    /// hybrid 16M, or a quarter
     #[arg(long, value_name = "SIZE|FILE", value_parser = parse_source)]
     dict: Option<Source>,
     #[command(flatten)]
@@ -119,8 +120,10 @@ impl SamplingArgs {
 }
 
 /// As long as a dictionary is when nobody says: with less input it would be too large a part.
-fn usual_len(content: u64) -> u64 {
-    (content / 16).next_multiple_of(1 << 10).clamp(1 << 10, 4 << 20)
+/// Samples that were chosen are worth more than they take for longer.
+fn usual_len(content: u64, coding: Coding) -> u64 {
+    let (part, most) = if coding == Coding::Hybrid { (4, 16 << 20) } else { (16, 4 << 20) };
+    (content / part).next_multiple_of(1 << 10).clamp(1 << 10, most)
 }
 
 impl Choice {
@@ -143,7 +146,9 @@ impl Choice {
                 (dictionary, Some(path))
             }
             Some(Source::Sampled(len)) => (self.sampling.run(*len, content, Some(coding))?, None),
-            None => (self.sampling.run(usual_len(content.len()), content, Some(coding))?, None),
+            None => {
+                (self.sampling.run(usual_len(content.len(), coding), content, Some(coding))?, None)
+            }
         };
         let mut options = options;
         if let Some(path) = file {

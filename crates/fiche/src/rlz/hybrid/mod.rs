@@ -94,11 +94,10 @@ mod train;
 pub(crate) use codes::Model;
 use std::sync::Arc;
 
-use crate::rlz::matcher::Matcher;
+use crate::rlz::matcher::{Factor, Matcher};
 pub(super) use decode::{Room, block_len, decode};
 use encode::Encoder;
-use near::Near;
-use parse::{Matches, Parser, Prices};
+use parse::{Parser, Prices};
 pub(super) use train::{default_model, train};
 
 /// A match and the literals before it.
@@ -122,15 +121,12 @@ struct Parse {
 const FIRST_DISTANCES: [u32; REPEATS] = [4, 3, 2, 1];
 const REPEATS: usize = 4;
 
-/// Places of a block that are looked at for a match with each.
-const DEPTH: u32 = 64;
-
 /// Packs blocks; one for each thread.
 pub(super) struct Packer {
     encoder: Encoder,
     prices: Vec<Prices>,
-    near: Near,
-    matches: Matches,
+    /// The longest match in the dictionary at each place of a block.
+    far: Vec<Factor>,
     parser: Parser,
     parse: Parse,
 }
@@ -141,8 +137,7 @@ impl Packer {
         Packer {
             encoder: Encoder::new(model, dictionary_len),
             prices,
-            near: Near::new(DEPTH),
-            matches: Matches::default(),
+            far: Vec::new(),
             parser: Parser::default(),
             parse: Parse::default(),
         }
@@ -150,11 +145,11 @@ impl Packer {
 
     /// Appends the stored bytes of a block. False when it cannot be coded.
     pub fn pack(&mut self, matcher: &Matcher, block: &[u8], out: &mut Vec<u8>) -> bool {
-        self.matches.find(matcher, &mut self.near, block);
+        matcher.factor_everywhere(block, &mut self.far);
         let mut class = 0;
         for _ in 0..2 {
             let prices = &self.prices[class];
-            self.parser.parse(matcher.text(), block, &self.matches, prices, &mut self.parse);
+            self.parser.parse(matcher.text(), block, &self.far, prices, &mut self.parse);
             let best = self.encoder.best(&self.parse);
             let Some(best) = best else { return false };
             if best == class {

@@ -1,5 +1,7 @@
 //! Chooses the sequences of a block: the cheapest way through it, by what a model would write.
 
+use std::ops::Range;
+
 use super::codes::{
     CONTEXTS, Class, GROUPS, LENGTH_CLASSES, LENGTHS, LITERAL_CLASSES, LONGEST_MATCH,
     MOST_LITERALS, Source, group, length_class, literal_class, source_classes,
@@ -7,7 +9,7 @@ use super::codes::{
 use super::near::{Match, Near};
 use super::{FIRST_DISTANCES, Parse, REPEATS, Sequence};
 use crate::rlz::coder::width;
-use crate::rlz::matcher::{Factor, Matcher, common};
+use crate::rlz::matcher::{Factor, common};
 
 /// Prices are in sixteenths of a bit.
 const BIT: u32 = 16;
@@ -105,58 +107,38 @@ const UNKNOWN: Node = Node {
     last: 0,
 };
 
-/// Everything a block matches with.
-#[derive(Default)]
-pub(super) struct Matches {
-    /// The longest in the dictionary at each place.
-    far: Vec<Factor>,
-    near: Vec<Match>,
-    /// Where those in the block of each place end in `near`.
-    ends: Vec<u32>,
-}
-
-impl Matches {
-    /// Finds them.
-    pub fn find(&mut self, matcher: &Matcher, finder: &mut Near, block: &[u8]) {
-        matcher.factor_everywhere(block, &mut self.far);
-        self.near.clear();
-        self.ends.clear();
-        finder.start(block.len());
-        let mut found = Vec::new();
-        for at in 0..block.len() {
-            finder.find(block, at, &mut found);
-            self.near.extend_from_slice(&found);
-            self.ends.push(self.near.len() as u32);
-        }
-    }
-
-    fn near(&self, at: usize) -> &[Match] {
-        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.near[start as usize..self.ends[at] as usize]
-    }
-}
-
 /// Parses blocks; one for each thread.
-#[derive(Default)]
 pub(super) struct Parser {
     nodes: Vec<Node>,
+    near: Near,
+    found: Vec<Match>,
 }
 
+impl Default for Parser {
+    fn default() -> Parser {
+        Parser { nodes: Vec::new(), near: Near::new(DEPTH), found: Vec::new() }
+    }
+}
+
+/// Places of a block that are looked at for a match with each.
+const DEPTH: u32 = 64;
 /// Distances from here on have no class of their own.
 const FARTHEST: u32 = 1 << 20;
 
 impl Parser {
-    /// The cheapest sequences of a block.
+    /// The cheapest sequences of a block, of which `far` is the longest match in the dictionary at each
+    /// place.
     pub fn parse(
         &mut self,
         dictionary: &[u8],
         block: &[u8],
-        matches: &Matches,
+        far: &[Factor],
         prices: &Prices,
         parse: &mut Parse,
     ) {
         parse.sequences.clear();
         parse.literals.clear();
+        self.near.start(block.len());
         let (mut history, mut literals, mut last) = (FIRST_DISTANCES, 0, 0);
         let mut runs = Vec::new();
         for start in (0..block.len()).step_by(PIECE) {
@@ -164,7 +146,7 @@ impl Parser {
             self.nodes.clear();
             self.nodes.resize(end - start + 1, UNKNOWN);
             self.nodes[0] = Node { price: 0, history, literals, last, ..UNKNOWN };
-            self.go(dictionary, &block[..end], start, matches, prices);
+            self.go(dictionary, block, start..end, far, prices);
             let from = parse.sequences.len();
             let mut at = end - start;
             let arrived = self.nodes[at];
@@ -193,18 +175,20 @@ impl Parser {
         parse.literals.extend_from_slice(&block[at..]);
     }
 
-    /// Finds the cheapest way to each place from `start` to the end of the block.
+    /// Finds the cheapest way to each place of a piece of the block from its start on.
     fn go(
         &mut self,
         dictionary: &[u8],
-        block: &[u8],
-        start: usize,
-        matches: &Matches,
+        whole: &[u8],
+        piece: Range<usize>,
+        far: &[Factor],
         prices: &Prices,
     ) {
         let width = width(dictionary.len());
         let nodes = &mut self.nodes[..];
-        for at in start..block.len() {
+        let (start, block) = (piece.start, &whole[..piece.end]);
+        for at in piece {
+            self.near.find(whole, at, &mut self.found);
             let node = nodes[at - start];
             if node.price >= UNKNOWN.price {
                 continue;
@@ -231,7 +215,7 @@ impl Parser {
             }
             let mut least = 3;
             let mut longest = 0;
-            for near in matches.near(at) {
+            for near in &self.found {
                 let len = near.len.min(rest.len() as u32);
                 if near.distance < FARTHEST && len >= least {
                     ways.try_all(least, len, near.distance, Source::distance(near.distance));
@@ -239,7 +223,7 @@ impl Parser {
                     longest = len;
                 }
             }
-            let far = matches.far[at];
+            let far = far[at];
             let len = far.len.min(rest.len() as u32);
             if len > longest.max(3) {
                 let distance = (dictionary.len() + at) as u32 - far.offset;

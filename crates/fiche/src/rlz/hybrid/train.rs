@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
+use super::Parse;
 use super::codes::{CONTEXTS, Class, GROUPS, LENGTH_COUNT, LENGTHS, LITERAL_COUNT, Model, group};
 use super::encode::{Encoder, Written};
-use super::near::Near;
-use super::parse::{Matches, Parser, Prices};
-use super::{DEPTH, Parse};
+use super::parse::{Parser, Prices};
 use crate::model::Code;
-use crate::rlz::matcher::Matcher;
+use crate::rlz::matcher::{Factor, Matcher};
 
 /// How often each symbol is written.
 struct Counts {
@@ -135,22 +134,20 @@ pub(crate) fn train(matcher: &Matcher, blocks: &[&[u8]], share: f64) -> Arc<Mode
     const ROUNDS: usize = 4;
     let dictionary = matcher.text();
     let mut model = Arc::new(default_model(dictionary));
-    let (mut finder, mut parser) = (Near::new(DEPTH), Parser::default());
-    let mut matches: Vec<Matches> = Vec::with_capacity(blocks.len());
-    for block in blocks {
-        let mut found = Matches::default();
-        found.find(matcher, &mut finder, block);
-        matches.push(found);
+    let mut parser = Parser::default();
+    let mut far: Vec<Vec<Factor>> = vec![Vec::new(); blocks.len()];
+    for (block, far) in blocks.iter().zip(&mut far) {
+        matcher.factor_everywhere(block, far);
     }
     let mut parses = vec![Parse::default(); blocks.len()];
     let mut classes = vec![0; blocks.len()];
     for round in 0..ROUNDS {
         let prices: Vec<Prices> =
             model.classes.iter().map(|class| Prices::of(class, dictionary.len())).collect();
-        for (((block, matches), parse), &class) in
-            blocks.iter().zip(&matches).zip(&mut parses).zip(&classes)
+        for (((block, far), parse), &class) in
+            blocks.iter().zip(&far).zip(&mut parses).zip(&classes)
         {
-            parser.parse(dictionary, block, matches, &prices[class], parse);
+            parser.parse(dictionary, block, far, &prices[class], parse);
         }
         let want = if round + 2 < ROUNDS { 1 } else { MOST_CLASSES };
         (model, classes) = learn(&parses, model, dictionary.len(), want, share);
