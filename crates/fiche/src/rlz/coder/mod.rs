@@ -71,7 +71,7 @@ pub enum Coding {
     /// Zstandard, behind all of the dictionary. Levels 1 to 22.
     ZstdDict = 22,
     /// Copies out of the dictionary and out of the block itself, written with codes that all blocks
-    /// share. The smallest; read faster than what builds tables for each block. Levels 1 to 9.
+    /// share. The smallest; read faster than what builds tables for each block. Level 9.
     Hybrid = 23,
 }
 
@@ -115,7 +115,8 @@ impl Coding {
         match self {
             Coding::Uv | Coding::Pv => 0..=0,
             Coding::Zz | Coding::Zzz => 1..=12,
-            Coding::ZzPrimed | Coding::ZlibPrimed | Coding::Hybrid => 1..=9,
+            Coding::ZzPrimed | Coding::ZlibPrimed => 1..=9,
+            Coding::Hybrid => 9..=9,
             Coding::ZstdDict => 1..=22,
         }
     }
