@@ -83,11 +83,15 @@ pub(in crate::rlz) fn block_len(
     let tables = model?.tables(fields.class, dictionary.len())?;
     room.padded.fill(stored);
     let mut reader = Reader::new(dictionary, tables, &fields, usize::MAX);
-    let mut len = fields.literals;
+    let (mut len, mut literals) = (fields.literals, 0);
     while reader.left > 0 {
         reader.read::<true>(&room.padded, &mut room.batch);
-        len += room.batch.get().iter().map(|s| usize::from(s.len)).sum::<usize>();
-        if len > limit {
+        for sequence in room.batch.get() {
+            len += usize::from(sequence.len);
+            literals += usize::from(sequence.literals);
+        }
+        // Both are bounded, or places would go round, and one that is not reached be waited for.
+        if len > limit || literals > fields.literals {
             return None;
         }
     }
@@ -273,7 +277,7 @@ impl<'a> Reader<'a> {
             self.extra = Bits::at(places.extra);
             self.at = places.behind.wrapping_sub(dictionary_len);
         }
-        let Some(words) = stored.words() else { return };
+        let words = stored.words();
         let (padded, tables) = (self.dictionary.padded(), self.tables);
         let mut behind = (self.dictionary.len() as u32).wrapping_add(self.at);
         let (mut commands, mut lengths, mut extra) = (self.commands, self.lengths, self.extra);
@@ -375,7 +379,7 @@ fn read_literals<const KERNEL: bool>(
         one.0.go_to(pair[0]);
         one.1.go_to(pair[1]);
     }
-    let bytes = padded.words()?;
+    let bytes = padded.words();
     let mut pieces = literals.chunks_mut(chunk.max(1));
     let mut fits = true;
     for pair in [&mut one, &mut two].into_iter().take(end.div_ceil(2 * chunk.max(1))) {
@@ -569,7 +573,8 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::{Packer, default_model, train};
+    use super::super::encode::Encoder;
+    use super::super::{Packer, Parse, default_model, train};
     use super::*;
     use crate::rlz::matcher::Matcher;
     use crate::testing::Random;
@@ -646,6 +651,25 @@ mod tests {
                     assert!(safe == fast, "{end} of {len}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_block_that_uses_more_literals_than_it_has_is_no_block() {
+        let dictionary = Dictionary::new(Random(5).text(2000)).unwrap();
+        let model = Arc::new(default_model(dictionary.as_bytes()));
+        let mut encoder = Encoder::new(model.clone(), dictionary.len());
+        let sequence = Sequence { literals: 8000, len: 0, distance: 1 };
+        for (sequences, literals) in [(3000, 0), (3, 23_999), (3, 24_000)] {
+            let parse =
+                Parse { sequences: vec![sequence; sequences], literals: vec![b'a'; literals] };
+            let mut stored = Vec::new();
+            assert!(encoder.encode(&parse, &mut stored));
+            let mut scratch = Scratch::default();
+            let len = block_len(&dictionary, Some(&model), &stored, 1 << 20, &mut scratch);
+            assert_eq!(len, (literals == 24_000).then_some(24_000));
+            let [fast, safe] = both(&dictionary, &model, &stored, 24_000, 24_000);
+            assert!(fast == safe && fast.is_some() == (literals == 24_000));
         }
     }
 
