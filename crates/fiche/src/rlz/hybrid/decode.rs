@@ -4,7 +4,7 @@ use super::codes::{
     COMMAND_BITS, COMMANDS, CONTEXTS, FRESH, LENGTH_BITS, LITERAL_BITS, Model, REPEATED, Tables,
 };
 use super::encode::{FOUR_STREAMS, LITERALS_RAW};
-use super::kernel::{self, Places, STRIDE, Stream};
+use super::kernel::{self, MARK, Places, STRIDE, Stream};
 use super::{FIRST_DISTANCES, REPEATS, Sequence};
 use crate::model::{Bits, LONG, LONGEST, MARGIN, Padded, Words};
 use crate::rlz::Dictionary;
@@ -401,9 +401,6 @@ struct Literals<'a, const BACKWARD: bool> {
 }
 
 impl<'a, const BACKWARD: bool> Literals<'a, BACKWARD> {
-    /// Set above what a word of bits is used for, to tell how much of it was used.
-    const MARK: u64 = 1 << 63;
-
     fn new(tables: &'a Tables, at: usize) -> Self {
         Literals { tables, bits: Bits::new(at), table: u16::from(tables.first) }
     }
@@ -418,7 +415,7 @@ impl<'a, const BACKWARD: bool> Literals<'a, BACKWARD> {
 
     #[inline(always)]
     fn word(&self, bytes: Words<'_>) -> u64 {
-        self.bits.word(bytes) | Self::MARK
+        self.bits.word(bytes) | MARK
     }
 
     /// The next one of up to four that a word is good for.

@@ -55,10 +55,6 @@ impl Encoder {
         Encoder { model, words, dictionary_len, width, written, sinks }
     }
 
-    pub fn model(&self) -> &Arc<Model> {
-        &self.model
-    }
-
     /// How the sequences of a block are written with a class.
     pub(super) fn written(&mut self, parse: &Parse, class: usize) -> &[Written] {
         self.resolve(parse, class);

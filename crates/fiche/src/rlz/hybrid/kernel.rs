@@ -47,7 +47,7 @@ macro_rules! for_this_processor {
 }
 
 /// Set above the bits that are used of a word, to tell how many those were.
-const MARK: u64 = 1 << 63;
+pub(super) const MARK: u64 = 1 << 63;
 
 for_this_processor!(read, read_here, (
     padded: &Padded,

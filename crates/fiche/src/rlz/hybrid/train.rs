@@ -166,16 +166,15 @@ fn learn(
     most: usize,
     share: f64,
 ) -> (Arc<Model>, Vec<usize>) {
-    let mut encoder = Encoder::new(before, dictionary_len);
     let classes = vec![0; parses.len()];
-    let mut best = fit(parses, &mut encoder, classes, 1, dictionary_len, share);
+    let mut best = fit(parses, &before, classes, 1, dictionary_len, share);
     let mut count = 2;
     while count <= most && count * 8 <= parses.len() {
-        // Those that fare worst, for how long they are, make up a new class.
+        // It depends on where it starts which classes come of it: two ways to deal blocks out.
         let mut tried = None;
         for start in [0, 1] {
             let classes = (0..parses.len()).map(|i| spread(i, count, start)).collect();
-            let fitted = fit(parses, &mut encoder, classes, count, dictionary_len, share);
+            let fitted = fit(parses, &before, classes, count, dictionary_len, share);
             if tried.as_ref().is_none_or(|t: &Fit| fitted.size < t.size) {
                 tried = Some(fitted);
             }
@@ -190,6 +189,7 @@ fn learn(
     (best.model, best.classes)
 }
 
+/// The class that block `i` starts in: in turn, or as if at random. `count` is a power of two.
 fn spread(i: usize, count: usize, start: usize) -> usize {
     if start == 0 { i % count } else { i.wrapping_mul(0x9E37_79B9) >> 7 & (count - 1) }
 }
@@ -204,13 +204,13 @@ struct Fit {
 /// Finds classes by turns: the best codes for the blocks of each, the best class for each block.
 fn fit(
     parses: &[Parse],
-    before: &mut Encoder,
+    before: &Arc<Model>,
     mut classes: Vec<usize>,
     count: usize,
     dictionary_len: usize,
     share: f64,
 ) -> Fit {
-    let mut model = before.model().clone();
+    let mut model = before.clone();
     let mut size = f64::MAX;
     for round in 0..if count == 1 { 1 } else { 8 } {
         let mut counts: Vec<Counts> = (0..count).map(|_| Counts::new()).collect();
