@@ -21,6 +21,7 @@
 
 mod copy;
 mod lens;
+mod model;
 mod plain;
 #[cfg(feature = "zlib")]
 mod streams;
@@ -42,7 +43,7 @@ use crate::rlz::matcher::{Factor, Matcher};
 use crate::rlz::primed;
 use crate::rlz::zstd::{Decoder, Encoder, Encoding};
 use crate::rlz::{Dictionary, hybrid, sample};
-use crate::wire::{Put, Take};
+pub(crate) use model::{Model, Primes};
 pub(crate) use plain::width;
 
 /// What a block stores with the help of a dictionary. The numbers are those of the file.
@@ -181,97 +182,6 @@ impl FromStr for Coding {
         let what = "the codings are rlz-uv, rlz-pv, rlz-zz, rlz-zzz, rlz-zz-primed, zlib-primed, \
                     zstd-dict and hybrid";
         Coding::ALL.into_iter().find(|c| c.name() == name).ok_or(Error::invalid(what))
-    }
-}
-
-/// Streams of factors that are known before a block is coded (section 5 of the paper).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Primes {
-    lens: Vec<u8>,
-    offsets: Vec<u8>,
-}
-
-impl Primes {
-    /// So many factors: their offsets fill what deflate can refer back to.
-    const FACTORS: usize = 8192;
-    const MAX: u64 = 1 << 16;
-
-    /// The factors of pieces of a text.
-    fn of(matcher: &Matcher, text: &[u8]) -> Primes {
-        let pieces: Vec<&[u8]> = text.chunks(1 << 10).collect();
-        let mut factors = vec![Vec::new(); pieces.len()];
-        matcher.factor(&pieces, &mut factors);
-        let all = factors.iter().flatten().take(Primes::FACTORS);
-        let mut primes = Primes { lens: Vec::new(), offsets: Vec::new() };
-        for factor in all {
-            primes.lens.put_varint(u64::from(factor.len));
-            primes.offsets.put_u32(factor.offset);
-        }
-        primes
-    }
-
-    pub fn put(&self, out: &mut Vec<u8>) {
-        out.put_string(&self.lens);
-        out.put_string(&self.offsets);
-    }
-
-    pub fn take(take: &mut Take<'_>) -> Result<Primes> {
-        let mut string = || -> Result<Vec<u8>> {
-            let bytes = take.string()?;
-            match bytes.len() as u64 {
-                0..=Primes::MAX => Ok(bytes.to_vec()),
-                _ => Err(take.corrupt()),
-            }
-        };
-        Ok(Primes { lens: string()?, offsets: string()? })
-    }
-}
-
-/// What all blocks share beside the dictionary.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Model {
-    Primes(Primes),
-    Hybrid(Arc<hybrid::Model>),
-}
-
-impl Model {
-    /// The coding that it is for.
-    fn coding(&self) -> Coding {
-        match self {
-            Model::Primes(_) => Coding::ZzPrimed,
-            Model::Hybrid(_) => Coding::Hybrid,
-        }
-    }
-
-    /// The model of a coding that cannot do without one, where there was nothing to learn from.
-    pub fn usual(coding: Coding, dictionary: &Dictionary) -> Option<Model> {
-        let new = || Model::Hybrid(Arc::new(hybrid::default_model(dictionary.as_bytes())));
-        (coding == Coding::Hybrid).then(new)
-    }
-
-    pub fn put(&self, out: &mut Vec<u8>) {
-        out.put_u8(self.coding() as u8);
-        match self {
-            Model::Primes(primes) => primes.put(out),
-            Model::Hybrid(model) => model.put(out),
-        }
-    }
-
-    pub fn take(take: &mut Take<'_>) -> Result<Model> {
-        let number = take.u8()?;
-        Ok(match Coding::from_number(number) {
-            Some(Coding::ZzPrimed) => Model::Primes(Primes::take(take)?),
-            Some(Coding::Hybrid) => Model::Hybrid(Arc::new(hybrid::Model::take(take)?)),
-            _ => return Err(Error::Unsupported { what: "model", found: u64::from(number) }),
-        })
-    }
-
-    fn primes(&self) -> Option<&Primes> {
-        if let Model::Primes(primes) = self { Some(primes) } else { None }
-    }
-
-    fn hybrid(&self) -> Option<&Arc<hybrid::Model>> {
-        if let Model::Hybrid(model) = self { Some(model) } else { None }
     }
 }
 
