@@ -74,7 +74,14 @@ impl<V> Cache<V> {
                 gone = Some(shard.remove(hand));
             }
         }
+        let shard = &mut *shard;
         let place = shard.slots.len();
+        if place == shard.slots.capacity() {
+            // A map with twice the room that it needs is cleaned of what was
+            // removed from it in its place: once full, a cache allocates nothing.
+            shard.slots.reserve(1);
+            shard.places.reserve(2 * shard.slots.capacity());
+        }
         shard.places.insert(key, place);
         shard.slots.push(Slot { key, value, weight, used: false });
         shard.weight += weight;
