@@ -46,7 +46,8 @@ soak:
 	fuzz/run.sh 3600
 
 # DATA is a file or a folder. Add ARGS=--index for an archive of 2^26 blocks; for bench-rlz, --points for
-# reads of a few bytes, --reads for reads of 16 KiB beside zstd and hybrid, --dict=4,16,64 for the dictionary's size in MiB.
+# reads of a few bytes, --reads for reads of 16 KiB beside zstd and hybrid,
+# --packing for how fast these pack, --dict=4,16,64 for the dictionary's size in MiB.
 bench:
 	cargo bench --quiet -p fiche --bench archive -- $(ARGS) $(DATA)
 

@@ -34,12 +34,13 @@ pub fn open(path: &Path) -> Result<Reader, Failed> {
 #[derive(Args)]
 pub struct Blocks {
     /// How blocks are compressed: copy, lz4, zlib, zstd (the default), lzma or bzip2; with a
-    /// dictionary that they share rlz-uv, rlz-pv, rlz-zz, rlz-zzz, rlz-zz-primed, zlib-primed or zstd-dict
+    /// dictionary that they share rlz-uv, rlz-pv, rlz-zz, rlz-zzz, rlz-zz-primed, zlib-primed,
+    /// zstd-dict or hybrid
     #[arg(long, short, value_name = "METHOD")]
     pub method: Option<Method>,
     /// Level of the method, from fast to small: lz4 and zlib 1 to 12, zstd -7 to 22, lzma 0 to 9,
     /// bzip2 1 to 9, by default 1, 6, 3, 6 and 9; rlz-zz and rlz-zzz 1 to 12, the primed ones 1 to
-    /// 9, by default 9; zstd-dict 1 to 22, by default 12
+    /// 9, by default 9; zstd-dict 1 to 22, by default 12; hybrid 5 to 9, by default 5
     #[arg(long, short, allow_negative_numbers = true, value_name = "N")]
     pub level: Option<i32>,
     /// Length of a block, 1K to 16M, by default 16K: what a read decodes at least

@@ -263,6 +263,40 @@ fn reads(name: &str, data: &[u8], dictionary: &Arc<Dictionary>) {
     }
 }
 
+/// Packing on one core and on two, behind a dictionary that is ready and with codes that were learned;
+/// how long those two take, and what the blocks become, the dictionary not counted.
+fn packing(name: &str, data: &[u8], dictionary: &Arc<Dictionary>, blocks: &[&[u8]]) {
+    let text = blocks.concat();
+    let levels = [(Coding::ZstdDict, 3), (Coding::ZstdDict, 12), (Coding::ZstdDict, 19)];
+    let levels = levels.into_iter().chain(Coding::Hybrid.levels().map(|l| (Coding::Hybrid, l)));
+    let mut cases: Vec<Case<'_>> = Vec::new();
+    for (coding, level) in levels {
+        let start = Instant::now();
+        let coder = Coder::with_level(coding, level, dictionary.clone()).expect("a coder");
+        println!("{name} preparing,{coding} {level},{:.2},s,,", start.elapsed().as_secs_f64());
+        let start = Instant::now();
+        let coder = Arc::new(coder.learn(&data, BLOCK).expect("reading memory"));
+        println!("{name} learning,{coding} {level},{:.2},s,,", start.elapsed().as_secs_f64());
+        let stored = Coded::new(coder.clone(), blocks).stored_len();
+        let percent = 100.0 * stored as f64 / text.len() as f64;
+        println!("{name} blocks,{coding} {level},{percent:.3},%,,");
+        let threads = if level == coding.default_level() { vec![1, 2] } else { vec![1] };
+        for threads in threads {
+            let (coder, text) = (coder.clone(), &text);
+            let run = move || {
+                let options = Options::default().block_len(BLOCK).threads(threads);
+                let options = options.coder(coder.clone()).dictionary_file("a dictionary");
+                let mut writer = Writer::new(std::io::sink(), options).expect("options");
+                writer.write_all(text).expect("writing to nothing");
+                writer.finish().expect("writing to nothing");
+                (text.len() as u64, 0)
+            };
+            cases.push((format!("{coding} {level} {threads} threads"), Box::new(run)));
+        }
+    }
+    group(&format!("{name} packing"), "MB/s", cases);
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     let sizes = args.iter().find_map(|arg| arg.strip_prefix("--dict="));
@@ -271,7 +305,7 @@ fn main() {
         .split(',')
         .map(|mebibytes| mebibytes.parse().expect("mebibytes"))
         .collect();
-    let only = |what: &str| args.iter().any(|arg| arg == "--points") == (what == "points");
+    let has = |what: &str| args.iter().any(|arg| arg == what);
     println!("experiment,case,value,unit,time ratio to the first,checksum");
     for path in args.iter().filter(|arg| !arg.starts_with("--")) {
         let mut data = Vec::new();
@@ -282,15 +316,19 @@ fn main() {
             let name = format!("{set} {mebibytes} MiB");
             let sampling = Sampling::default().len(mebibytes << 20);
             let dictionary = Arc::new(sampling.run(&data).expect("a sample"));
-            if args.iter().any(|arg| arg == "--reads") {
+            if has("--reads") {
                 let few = &data[..data.len().min(64 << 20)];
                 reads(&format!("{name} even"), few, &dictionary);
                 let chosen = sampling.clone().cover(true).run(&data).expect("samples");
                 reads(&format!("{name} cover"), few, &Arc::new(chosen));
                 continue;
             }
+            if has("--packing") {
+                packing(&name, &data, &dictionary, &blocks);
+                continue;
+            }
             let coder = |coding| Arc::new(Coder::new(coding, dictionary.clone()).expect("a coder"));
-            if only("points") {
+            if has("--points") {
                 for coding in [Coding::Uv, Coding::Pv] {
                     for len in [64, 256] {
                         points(&name, &data[..data.len().min(64 << 20)], &coder(coding), len);

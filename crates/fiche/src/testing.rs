@@ -185,6 +185,12 @@ impl Coded {
         Coded { coding, dictionary, model, blocks: coded, scratch: Scratch::default() }
     }
 
+    /// Stored bytes of all blocks.
+    #[must_use]
+    pub fn stored_len(&self) -> usize {
+        self.blocks.iter().map(|(len, stored)| stored.as_ref().map_or(*len, Vec::len)).sum()
+    }
+
     /// Fills `dst` with the bytes from `start` on of block `i`. False for a block that does not
     /// shrink, of which nothing is here.
     ///

@@ -236,7 +236,7 @@ impl Matcher {
     }
 }
 
-fn sort(text: &[u8]) -> Result<Vec<u32>> {
+pub(super) fn sort(text: &[u8]) -> Result<Vec<u32>> {
     if text.is_empty() {
         return Ok(Vec::new());
     }

@@ -13,6 +13,7 @@ mod cover;
 mod dictionary;
 mod grams;
 mod hybrid;
+mod index;
 pub(crate) mod matcher;
 mod memory;
 #[cfg(feature = "zlib")]

@@ -37,12 +37,13 @@ use std::sync::Arc;
 #[cfg(feature = "zlib")]
 use crate::codec;
 use crate::error::{Error, Result};
+use crate::rlz::hybrid::{self, Finder};
 pub(crate) use crate::rlz::matcher::LANES;
 use crate::rlz::matcher::{Factor, Matcher};
 #[cfg(feature = "zlib")]
 use crate::rlz::primed;
 use crate::rlz::zstd::{Decoder, Encoder, Encoding};
-use crate::rlz::{Dictionary, hybrid, sample};
+use crate::rlz::{Dictionary, sample};
 pub(crate) use model::{Model, Primes};
 pub(crate) use plain::width;
 
@@ -72,7 +73,8 @@ pub enum Coding {
     /// Zstandard, behind all of the dictionary. Levels 1 to 22.
     ZstdDict = 22,
     /// Copies out of the dictionary and out of the block itself, written with codes that all blocks
-    /// share. The smallest; read faster than what builds tables for each block. Level 9.
+    /// share. The smallest; read faster than what builds tables for each block. Levels 5 to 9, which
+    /// are read equally fast.
     Hybrid = 23,
 }
 
@@ -117,7 +119,7 @@ impl Coding {
             Coding::Uv | Coding::Pv => 0..=0,
             Coding::Zz | Coding::Zzz => 1..=12,
             Coding::ZzPrimed | Coding::ZlibPrimed => 1..=9,
-            Coding::Hybrid => 9..=9,
+            Coding::Hybrid => hybrid::LEVELS,
             Coding::ZstdDict => 1..=22,
         }
     }
@@ -129,6 +131,7 @@ impl Coding {
         match self {
             Coding::Uv | Coding::Pv => 0,
             Coding::ZstdDict => 12,
+            Coding::Hybrid => hybrid::DEFAULT_LEVEL,
             _ => 9,
         }
     }
@@ -211,6 +214,7 @@ pub struct Coder {
     min_literal: u32,
     dictionary: Arc<Dictionary>,
     matcher: Option<Matcher>,
+    finder: Option<Finder>,
     zstd: Option<Arc<Encoding>>,
     model: Option<Arc<Model>>,
     /// Length of the collection that the dictionary was sampled from; 0 to take its first region
@@ -247,17 +251,30 @@ impl Coder {
         }
         let need = Coder::memory_for(coding, level, dictionary.len() as u64);
         crate::rlz::memory::check(need)?;
-        let matcher = match coding.has_factors() {
-            true => Some(Matcher::new(dictionary.clone())?),
-            false => None,
-        };
+        let (mut matcher, mut finder) = (None, None);
+        if coding == Coding::Hybrid {
+            finder = Some(Finder::new(dictionary.clone(), level)?);
+        } else if coding.has_factors() {
+            matcher = Some(Matcher::new(dictionary.clone())?);
+        }
         let zstd = match coding {
             Coding::ZstdDict => Some(Arc::new(Encoding::new(dictionary.clone(), level)?)),
             _ => None,
         };
         let model = Model::usual(coding, &dictionary).map(Arc::new);
-        let (min_literal, collection) = (4, 0);
-        Ok(Coder { coding, level, min_literal, dictionary, matcher, zstd, model, collection })
+        let min_literal = 4;
+        let coder = Coder {
+            coding,
+            level,
+            min_literal,
+            dictionary,
+            matcher,
+            finder,
+            zstd,
+            model,
+            collection: 0,
+        };
+        Ok(coder)
     }
 
     /// Bytes of memory that preparing a dictionary of this length takes, the dictionary included.
@@ -266,6 +283,7 @@ impl Coder {
         len + match coding {
             Coding::ZstdDict => Encoding::memory_for(level, len as usize),
             Coding::ZlibPrimed => 1 << 20,
+            Coding::Hybrid => Finder::memory_for(len, level),
             _ => Matcher::memory_for(len),
         }
     }
@@ -303,9 +321,7 @@ impl Coder {
         /// Text in all, and of one piece.
         const SAMPLE: usize = 3 << 20;
         const PIECE: usize = 256 << 10;
-        let (Some(matcher), Coding::Hybrid) = (&self.matcher, self.coding) else {
-            return Ok(self);
-        };
+        let Some(finder) = &self.finder else { return Ok(self) };
         let piece = block_len.clamp(1, PIECE);
         let text = sample::pieces(collection, piece, (SAMPLE / piece) as u64)?;
         if text.is_empty() {
@@ -313,7 +329,7 @@ impl Coder {
         }
         let blocks: Vec<&[u8]> = text.chunks(piece).collect();
         let share = text.len() as f64 / collection.len() as f64;
-        let model = hybrid::train(matcher, &blocks, share);
+        let model = hybrid::train(finder, self.level, &blocks, share);
         Ok(Coder { model: Some(Arc::new(Model::Hybrid(model))), ..self })
     }
 
@@ -362,7 +378,8 @@ impl Packer {
         let encoder = coder.zstd.clone().and_then(|encoding| Encoder::new(encoding).ok());
         let model = coder.model.as_ref().and_then(|model| model.hybrid());
         let dictionary_len = coder.dictionary.len();
-        let hybrid = model.map(|model| hybrid::Packer::new(model.clone(), dictionary_len).into());
+        let hybrid = model
+            .map(|model| hybrid::Packer::new(model.clone(), dictionary_len, coder.level).into());
         let (factors, out, scratch) = Default::default();
         Packer { coder, factors, encoder, hybrid, out, scratch }
     }
@@ -377,7 +394,7 @@ impl Packer {
         mut put: impl FnMut(usize, Option<&[u8]>),
     ) {
         let coder = self.coder.clone();
-        if let (Some(matcher), None) = (&coder.matcher, &self.hybrid) {
+        if let Some(matcher) = &coder.matcher {
             self.factors.resize_with(blocks.len().max(self.factors.len()), Vec::new);
             matcher.factor(blocks, &mut self.factors[..blocks.len()]);
         }
@@ -403,8 +420,8 @@ impl Packer {
                 return self.encoder.as_mut()?.compress(block, &mut out[..block.len() - 1]);
             }
             Coding::Hybrid => {
-                let (matcher, packer) = (coder.matcher.as_ref()?, self.hybrid.as_mut()?);
-                return packer.pack(matcher, block, out).then_some(out.len());
+                let (finder, packer) = (coder.finder.as_ref()?, self.hybrid.as_mut()?);
+                return packer.pack(finder, block, out).then_some(out.len());
             }
             #[cfg(feature = "zlib")]
             Coding::Zz => streams::encode_zz(&self.factors[i], None, coder.level, out, scratch),

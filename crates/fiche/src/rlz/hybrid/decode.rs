@@ -571,9 +571,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::encode::Encoder;
-    use super::super::{Packer, Parse, default_model, train};
+    use super::super::{Finder, LEVELS, Packer, Parse, default_model, train};
     use super::*;
-    use crate::rlz::matcher::Matcher;
     use crate::testing::Random;
 
     /// Text that is in the dictionary, near by, or new.
@@ -618,17 +617,21 @@ mod tests {
     fn the_kernel_does_what_its_safe_twin_does() {
         let mut random = Random(21);
         let dictionary = Arc::new(Dictionary::new(random.text(30_000)).unwrap());
-        let matcher = Matcher::new(dictionary.clone()).unwrap();
         let sample = text(dictionary.as_bytes(), &mut random, 100_000);
         let blocks: Vec<&[u8]> = sample.chunks(4096).collect();
-        let learned = train(&matcher, &blocks, 1.0);
-        assert!(learned.classes.iter().any(|class| class.literals.len() > 1));
-        for model in [learned, Arc::new(default_model(dictionary.as_bytes()))] {
-            let mut packer = Packer::new(model.clone(), dictionary.len());
+        let unlearned = Arc::new(default_model(dictionary.as_bytes()));
+        for (level, learns) in LEVELS.flat_map(|level| [(level, true), (level, false)]) {
+            let finder = Finder::new(dictionary.clone(), level).unwrap();
+            let model = match learns {
+                true => train(&finder, level, &blocks, 1.0),
+                false => unlearned.clone(),
+            };
+            assert!(!learns || model.classes.iter().any(|class| class.literals.len() > 1));
+            let mut packer = Packer::new(model.clone(), dictionary.len(), level);
             for len in [1, 100, 1000, 4096, 16_384, 120_000] {
                 let block = text(dictionary.as_bytes(), &mut random, len);
                 let mut stored = Vec::new();
-                assert!(packer.pack(&matcher, &block, &mut stored));
+                assert!(packer.pack(&finder, &block, &mut stored));
                 for end in [0, 1, len / 3, len / 2, len - len.min(5), len] {
                     let [fast, safe] = both(&dictionary, &model, &stored, len, end);
                     assert_eq!(fast.as_deref(), Some(&block[..end]), "{end} of {len}");
@@ -655,13 +658,14 @@ mod tests {
     fn a_block_that_uses_more_literals_than_it_has_is_no_block() {
         let dictionary = Dictionary::new(Random(5).text(2000)).unwrap();
         let model = Arc::new(default_model(dictionary.as_bytes()));
-        let mut encoder = Encoder::new(model.clone(), dictionary.len());
+        let mut encoder = Encoder::new(&model, dictionary.len());
         let sequence = Sequence { literals: 8000, len: 0, distance: 1 };
         for (sequences, literals) in [(3000, 0), (3, 23_999), (3, 24_000)] {
             let parse =
                 Parse { sequences: vec![sequence; sequences], literals: vec![b'a'; literals] };
             let mut stored = Vec::new();
-            assert!(encoder.encode(&parse, &mut stored));
+            let class = encoder.best(&parse, 0).unwrap().1;
+            assert!(encoder.encode(&parse, class, &mut stored));
             let mut scratch = Scratch::default();
             let len = block_len(&dictionary, Some(&model), &stored, 1 << 20, &mut scratch);
             assert_eq!(len, (literals == 24_000).then_some(24_000));

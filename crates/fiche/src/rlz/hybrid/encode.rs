@@ -1,24 +1,76 @@
 //! Writes a parsed block with the codes of a model.
 
-use std::sync::Arc;
-
 use super::codes::{
-    Class, GROUPS, LENGTH_CLASSES, LITERAL_CLASSES, Model, Source, group, length_class,
-    literal_class,
+    COMMANDS, CONTEXTS, Class, GROUPS, LENGTH_CLASSES, LENGTHS, LITERAL_CLASSES, Model, Source,
+    group, length_class, literal_class,
 };
-use super::{FIRST_DISTANCES, Parse, REPEATS};
-use crate::model::BitSink;
+use super::{FIRST_DISTANCES, Parse};
+use crate::model::{BitSink, Code};
 use crate::wire::Put;
 
 /// With fewer literals there are two streams, not four.
 pub(super) const FOUR_STREAMS: usize = 256;
 pub(super) const LITERALS_RAW: u8 = 0x80;
 
+/// A codeword, and above it how many bits it has; 0 where there is none.
+type Word = u32;
+
+#[inline(always)]
+fn bits_of(word: Word) -> u32 {
+    word >> 16
+}
+
 /// The codewords of a class.
 struct Words {
-    commands: Vec<u16>,
-    lengths: [Vec<u16>; GROUPS],
-    literals: Vec<Vec<u16>>,
+    commands: [Word; COMMANDS],
+    lengths: [[Word; LENGTHS]; GROUPS],
+    literals: [[Word; 256]; CONTEXTS],
+    contexts: [u8; 256],
+}
+
+impl Words {
+    fn new(class: &Class) -> Box<Words> {
+        fn fill(slots: &mut [Word], code: &Code) {
+            for ((slot, word), &bits) in slots.iter_mut().zip(code.codewords()).zip(code.lengths())
+            {
+                *slot = u32::from(bits) << 16 | u32::from(word);
+            }
+        }
+        let mut words = Box::new(Words {
+            commands: [0; COMMANDS],
+            lengths: [[0; LENGTHS]; GROUPS],
+            literals: [[0; 256]; CONTEXTS],
+            contexts: class.contexts,
+        });
+        fill(&mut words.commands, &class.commands);
+        words.lengths.iter_mut().zip(&class.lengths).for_each(|(slots, code)| fill(slots, code));
+        words.literals.iter_mut().zip(&class.literals).for_each(|(slots, code)| fill(slots, code));
+        words
+    }
+
+    /// Bits for commands and lengths, and for literals; those are 8 each at most. `None` when it
+    /// lacks something that is needed.
+    fn cost(&self, written: &[Written], literals: &[u8]) -> Option<(u64, u64)> {
+        let (mut bits, mut lacks) = (0, false);
+        for written in written {
+            let command = bits_of(self.commands[usize::from(written.command) % COMMANDS]);
+            let length = usize::from(written.length) % LENGTHS;
+            let length = bits_of(self.lengths[usize::from(written.group)][length]);
+            lacks |= command == 0 || length == 0;
+            bits += u64::from(command + length + written.bits);
+        }
+        let raw = 8 * literals.len() as u64;
+        let (mut context, mut literal_bits, mut has_all) = (self.contexts[0], 0, true);
+        for &literal in literals {
+            let n = bits_of(self.literals[usize::from(context) % CONTEXTS][usize::from(literal)]);
+            has_all &= n > 0;
+            literal_bits += u64::from(n);
+            context = self.contexts[usize::from(literal)];
+        }
+        // Without a codeword they can only be stored as they are.
+        let literal_bits = if has_all { literal_bits.min(raw) } else { raw };
+        (!lacks).then_some((bits, literal_bits))
+    }
 }
 
 /// A sequence as it is written.
@@ -34,25 +86,21 @@ pub(super) struct Written {
 
 /// Writes blocks; one for each thread.
 pub(crate) struct Encoder {
-    model: Arc<Model>,
-    words: Vec<Words>,
+    words: Vec<Box<Words>>,
     dictionary_len: usize,
     width: u32,
+    /// The sequences of the parse at hand, and the class whose choices those are.
     written: Vec<Written>,
+    like: usize,
     sinks: [BitSink; 2],
 }
 
 impl Encoder {
-    pub fn new(model: Arc<Model>, dictionary_len: usize) -> Encoder {
-        let of = |class: &Class| Words {
-            commands: class.commands.codewords(),
-            lengths: class.lengths.each_ref().map(|code| code.codewords()),
-            literals: class.literals.iter().map(|code| code.codewords()).collect(),
-        };
-        let words = model.classes.iter().map(of).collect();
+    pub fn new(model: &Model, dictionary_len: usize) -> Encoder {
+        let words = model.classes.iter().map(Words::new).collect();
         let width = crate::rlz::coder::width(dictionary_len);
         let (written, sinks) = Default::default();
-        Encoder { model, words, dictionary_len, width, written, sinks }
+        Encoder { words, dictionary_len, width, written, like: 0, sinks }
     }
 
     /// How the sequences of a block are written with a class.
@@ -61,79 +109,58 @@ impl Encoder {
         &self.written
     }
 
-    /// Appends the stored bytes of a block. False when no class of the model has all that it needs.
-    pub(super) fn encode(&mut self, parse: &Parse, out: &mut Vec<u8>) -> bool {
-        let Some(class) = self.best(parse) else { return false };
-        let Some((_, literal_bits)) = self.cost(parse, class) else { return false };
+    /// The class with which a block becomes shortest, and how many bits that are, if its sequences
+    /// are written as class `like` would; `None` when no class has all that it needs.
+    pub(super) fn best(&mut self, parse: &Parse, like: usize) -> Option<(u64, usize)> {
+        self.resolve(parse, like);
+        let cost = |words: &Words| words.cost(&self.written, &parse.literals);
+        let costs = self.words.iter().enumerate().filter_map(|(class, w)| Some((cost(w)?, class)));
+        costs.map(|((bits, literals), class)| (bits + literals, class)).min()
+    }
+
+    /// Appends the stored bytes of the block that `best` was asked for, written with this class.
+    /// False when the class lacks something that it needs.
+    pub(super) fn encode(&mut self, parse: &Parse, class: usize, out: &mut Vec<u8>) -> bool {
+        if self.like != class {
+            self.resolve(parse, class);
+        }
+        let cost = self.words[class].cost(&self.written, &parse.literals);
+        let Some((_, literal_bits)) = cost else { return false };
         let raw = literal_bits >= 8 * parse.literals.len() as u64;
-        self.resolve(parse, class);
         self.put(parse, class, raw, out);
         true
     }
 
-    /// The class with which a block becomes shortest; `None` when none has all that it needs.
-    pub(super) fn best(&mut self, parse: &Parse) -> Option<usize> {
-        let classes = 0..self.model.classes.len();
-        let costs = classes.filter_map(|class| Some((self.cost(parse, class)?, class)));
-        costs.min_by_key(|(cost, _)| cost.0 + cost.1).map(|(_, class)| class)
-    }
-
-    /// Bits that a class takes for commands and lengths, and for literals; those are 8 each at most.
-    pub(super) fn cost(&mut self, parse: &Parse, class: usize) -> Option<(u64, u64)> {
-        self.resolve(parse, class);
-        let class = &self.model.classes[class];
-        let (commands, lengths) = (class.commands.lengths(), class.lengths.each_ref());
-        let (mut bits, mut literal_bits) = (0, 0);
-        for written in &self.written {
-            let command = commands[usize::from(written.command)];
-            let length = lengths[usize::from(written.group)].lengths()[usize::from(written.length)];
-            if command == 0 || length == 0 {
-                return None;
-            }
-            bits += u64::from(command) + u64::from(length) + u64::from(written.bits);
-        }
-        let all = 8 * parse.literals.len() as u64;
-        let mut context = class.contexts[0];
-        for &literal in &parse.literals {
-            match class.literals[usize::from(context)].lengths()[usize::from(literal)] {
-                // It can only be stored as it is.
-                0 => return Some((bits, all)),
-                n => literal_bits += u64::from(n),
-            }
-            context = class.contexts[usize::from(literal)];
-        }
-        Some((bits, all.min(literal_bits)))
-    }
-
     /// How each sequence is written with a class: repeated distances where that is shorter.
     fn resolve(&mut self, parse: &Parse, class: usize) {
-        let commands = self.model.classes[class].commands.lengths();
+        let words = &self.words[class];
         let mut history = FIRST_DISTANCES;
         let mut at = 0;
+        self.like = class;
         self.written.clear();
         for sequence in &parse.sequences {
             let (run, len) = (u32::from(sequence.literals), u32::from(sequence.len));
             at += run;
             let literals = literal_class(run);
             let distance = sequence.distance;
-            let price = |source: &Source| match commands[source.class as usize * 16 + literals] {
+            let command = |source: &Source| words.commands[source.class as usize * 16 + literals];
+            let price = |source: &Source| match command(source) {
                 0 => u32::MAX,
-                n => u32::from(n) + source.bits,
+                word => bits_of(word) + source.bits,
             };
             let behind = (self.dictionary_len as u32 + at) - distance;
-            let fresh = match (behind as usize) < self.dictionary_len {
+            let mut source = match (behind as usize) < self.dictionary_len {
                 true => Source::dictionary(behind, self.width),
                 false => Source::distance(distance),
             };
-            let repeats = (0..REPEATS).filter(|k| history[REPEATS - 1 - k] == distance);
-            let mut source = fresh;
-            for repeat in repeats.map(Source::repeat) {
+            for (k, _) in history.iter().rev().enumerate().filter(|(_, d)| **d == distance) {
+                let repeat = Source::repeat(k);
                 if price(&repeat) < price(&source) {
                     source = repeat;
                 }
             }
-            history.rotate_left(1);
-            history[REPEATS - 1] = distance;
+            let [_, b, c, d] = history;
+            history = [b, c, d, distance];
             let length = length_class(len);
             let mut extra = u64::from(source.extra);
             let mut bits = source.bits;
@@ -155,7 +182,7 @@ impl Encoder {
     }
 
     fn put(&mut self, parse: &Parse, number: usize, raw: bool, out: &mut Vec<u8>) {
-        let (class, words) = (&self.model.classes[number], &self.words[number]);
+        let words = &self.words[number];
         let [forward, backward] = &mut self.sinks;
         let mut body = Vec::with_capacity(parse.literals.len() + 4 * parse.sequences.len());
         let mut sizes = Vec::with_capacity(3);
@@ -170,13 +197,12 @@ impl Encoder {
             forward.clear();
             backward.clear();
         };
+        let put = |sink: &mut BitSink, word: Word| sink.put(word & 0xffff, bits_of(word));
         for written in &self.written {
             let (command, group) = (usize::from(written.command), usize::from(written.group));
             let length = usize::from(written.length);
-            let bits = class.commands.lengths()[command];
-            forward.put(u32::from(words.commands[command]), u32::from(bits));
-            let bits = class.lengths[group].lengths()[length];
-            backward.put(u32::from(words.lengths[group][length]), u32::from(bits));
+            put(forward, words.commands[command]);
+            put(backward, words.lengths[group][length]);
         }
         end(forward, backward, &mut body);
         let literals = &parse.literals;
@@ -188,12 +214,10 @@ impl Encoder {
             let mut pieces = literals.chunks(chunk);
             for _ in 0..streams / 2 {
                 for sink in [&mut *forward, &mut *backward] {
-                    let mut context = usize::from(class.contexts[0]);
+                    let mut context = words.contexts[0];
                     for &literal in pieces.next().unwrap_or_default() {
-                        let literal = usize::from(literal);
-                        let bits = class.literals[context].lengths()[literal];
-                        sink.put(u32::from(words.literals[context][literal]), u32::from(bits));
-                        context = usize::from(class.contexts[literal]);
+                        put(sink, words.literals[usize::from(context)][usize::from(literal)]);
+                        context = words.contexts[usize::from(literal)];
                     }
                 }
                 end(forward, backward, &mut body);

@@ -89,16 +89,29 @@ mod encode;
 mod kernel;
 mod near;
 mod parse;
+mod quick;
 mod train;
 
-pub(crate) use codes::Model;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use crate::error::Result;
+use crate::rlz::Dictionary;
+use crate::rlz::index::Index;
 use crate::rlz::matcher::{Factor, Matcher};
+pub(crate) use codes::Model;
 pub(super) use decode::{Room, block_len, decode};
 use encode::Encoder;
-use parse::{Parser, Prices};
+use parse::{Prices, Shortest};
+use quick::Quick;
 pub(super) use train::{default_model, train};
+
+/// From the fastest to the smallest.
+pub(super) const LEVELS: RangeInclusive<i32> = 5..=9;
+pub(super) const DEFAULT_LEVEL: i32 = 5;
+/// From this level on the longest match in the dictionary is found at each place of a block; below,
+/// a long one at some.
+const EXACT: i32 = 8;
 
 /// A match and the literals before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,42 +134,108 @@ struct Parse {
 const FIRST_DISTANCES: [u32; REPEATS] = [4, 3, 2, 1];
 const REPEATS: usize = 4;
 
+/// What finds matches in the dictionary.
+pub(crate) enum Finder {
+    Exact(Matcher),
+    Quick(Index),
+}
+
+impl Finder {
+    pub fn new(dictionary: Arc<Dictionary>, level: i32) -> Result<Finder> {
+        Ok(match level {
+            EXACT.. => Finder::Exact(Matcher::new(dictionary)?),
+            _ => Finder::Quick(Index::new(dictionary)?),
+        })
+    }
+
+    /// Bytes that it takes beside the dictionary.
+    pub fn memory_for(len: u64, level: i32) -> u64 {
+        if level >= EXACT { Matcher::memory_for(len) } else { Index::memory_for(len) }
+    }
+
+    pub fn text(&self) -> &[u8] {
+        match self {
+            Finder::Exact(matcher) => matcher.text(),
+            Finder::Quick(index) => index.text(),
+        }
+    }
+
+    /// A match at each place of a block, where one was found.
+    fn find(&self, block: &[u8], found: &mut Vec<Factor>) {
+        match self {
+            Finder::Exact(matcher) => matcher.factor_everywhere(block, found),
+            Finder::Quick(index) => index.find_along(block, found),
+        }
+    }
+}
+
+/// What chooses the sequences of blocks; one for each thread.
+enum Parser {
+    Quick(Quick),
+    Shortest(Box<Shortest>),
+}
+
+impl Parser {
+    fn new(level: i32) -> Parser {
+        match level {
+            ..=5 => Parser::Quick(Quick::new(8, 1, 2)),
+            6 => Parser::Quick(Quick::new(16, 2, REPEATS)),
+            7 | 8 => Parser::Shortest(Shortest::new(16).into()),
+            _ => Parser::Shortest(Shortest::new(64).into()),
+        }
+    }
+
+    /// The sequences of a block, with a match in the dictionary at each place.
+    fn parse(&mut self, text: Text<'_>, prices: &Prices, parse: &mut Parse) {
+        match self {
+            Parser::Quick(quick) => quick.parse(text, prices, parse),
+            Parser::Shortest(shortest) => shortest.parse(text, prices, parse),
+        }
+    }
+}
+
+/// What is parsed.
+#[derive(Clone, Copy)]
+struct Text<'a> {
+    dictionary: &'a [u8],
+    block: &'a [u8],
+    /// A match in the dictionary at each place of the block; of no length where none is known.
+    far: &'a [Factor],
+}
+
 /// Packs blocks; one for each thread.
 pub(super) struct Packer {
     encoder: Encoder,
     prices: Vec<Prices>,
-    /// The longest match in the dictionary at each place of a block.
     far: Vec<Factor>,
     parser: Parser,
     parse: Parse,
+    /// How often a block is parsed at most: again, when another class turns out to suit it.
+    looks: usize,
 }
 
 impl Packer {
-    pub fn new(model: Arc<Model>, dictionary_len: usize) -> Packer {
+    pub fn new(model: Arc<Model>, dictionary_len: usize, level: i32) -> Packer {
         let prices = model.classes.iter().map(|class| Prices::of(class, dictionary_len)).collect();
-        Packer {
-            encoder: Encoder::new(model, dictionary_len),
-            prices,
-            far: Vec::new(),
-            parser: Parser::default(),
-            parse: Parse::default(),
-        }
+        let (far, parse) = Default::default();
+        let encoder = Encoder::new(&model, dictionary_len);
+        let looks = if matches!(level, 6 | 9) { 2 } else { 1 };
+        Packer { encoder, prices, far, parser: Parser::new(level), parse, looks }
     }
 
     /// Appends the stored bytes of a block. False when it cannot be coded.
-    pub fn pack(&mut self, matcher: &Matcher, block: &[u8], out: &mut Vec<u8>) -> bool {
-        matcher.factor_everywhere(block, &mut self.far);
+    pub fn pack(&mut self, finder: &Finder, block: &[u8], out: &mut Vec<u8>) -> bool {
+        finder.find(block, &mut self.far);
+        let text = Text { dictionary: finder.text(), block, far: &self.far };
         let mut class = 0;
-        for _ in 0..2 {
-            let prices = &self.prices[class];
-            self.parser.parse(matcher.text(), block, &self.far, prices, &mut self.parse);
-            let best = self.encoder.best(&self.parse);
-            let Some(best) = best else { return false };
+        for _ in 0..self.looks {
+            self.parser.parse(text, &self.prices[class], &mut self.parse);
+            let Some((_, best)) = self.encoder.best(&self.parse, class) else { return false };
             if best == class {
                 break;
             }
             class = best;
         }
-        self.encoder.encode(&self.parse, out)
+        self.encoder.encode(&self.parse, class, out)
     }
 }

@@ -7,12 +7,13 @@ use super::codes::{
     MOST_LITERALS, Source, group, length_class, literal_class, source_classes,
 };
 use super::near::{Match, Near};
-use super::{FIRST_DISTANCES, Parse, REPEATS, Sequence};
+use super::{FIRST_DISTANCES, Parse, REPEATS, Sequence, Text};
+use crate::model::Code;
 use crate::rlz::coder::width;
-use crate::rlz::matcher::{Factor, common};
+use crate::rlz::matcher::common;
 
 /// Prices are in sixteenths of a bit.
-const BIT: u32 = 16;
+pub(super) const BIT: u32 = 16;
 /// What has no codeword.
 const NEVER: u32 = 1 << 20;
 /// So much more than its bits a sequence costs: it takes time to decode. And few long
@@ -27,9 +28,11 @@ const PIECE: usize = 32 << 10;
 
 /// What a class writes for everything.
 pub(super) struct Prices {
-    commands: Box<[u32; 512]>,
+    pub commands: Box<[u32; 512]>,
     /// With their extra bits.
-    lengths: Box<[[u32; LENGTHS]; GROUPS]>,
+    pub lengths: Box<[[u32; LENGTHS]; GROUPS]>,
+    /// Of a typical one.
+    pub literal: u32,
     literals: Box<[[u32; 256]; CONTEXTS]>,
     contexts: [u8; 256],
     /// How much a number of literals adds to a typical command.
@@ -46,6 +49,7 @@ impl Prices {
             literals: Box::new([[NEVER; 256]; CONTEXTS]),
             contexts: class.contexts,
             runs: [0; 66],
+            literal: 0,
             sources: source_classes(width(dictionary_len)).map(|(_, bits)| u32::from(bits) * BIT),
         };
         for (slot, &bits) in prices.commands.iter_mut().zip(class.commands.lengths()) {
@@ -64,6 +68,13 @@ impl Prices {
                 *slot = price(bits).min(12 * BIT);
             }
         }
+        // A codeword of n bits is for what comes once in 2^n.
+        let typical = |code: &Code| {
+            let share = |&n: &u8| if n == 0 { 0 } else { ((u32::from(n) * BIT) << 14) >> n };
+            code.lengths().iter().map(share).sum::<u32>() >> 14
+        };
+        let sum: u32 = class.literals.iter().map(typical).sum();
+        prices.literal = sum / class.literals.len() as u32;
         let mut cheapest = [u32::MAX; 16];
         for (literals, slot) in cheapest.iter_mut().enumerate() {
             let of =
@@ -108,34 +119,24 @@ const UNKNOWN: Node = Node {
 };
 
 /// Parses blocks; one for each thread.
-pub(super) struct Parser {
+pub(super) struct Shortest {
     nodes: Vec<Node>,
     near: Near,
     found: Vec<Match>,
 }
 
-impl Default for Parser {
-    fn default() -> Parser {
-        Parser { nodes: Vec::new(), near: Near::new(DEPTH), found: Vec::new() }
-    }
-}
-
-/// Places of a block that are looked at for a match with each.
-const DEPTH: u32 = 64;
 /// Distances from here on have no class of their own.
 const FARTHEST: u32 = 1 << 20;
 
-impl Parser {
-    /// The cheapest sequences of a block, of which `far` is the longest match in the dictionary at each
-    /// place.
-    pub fn parse(
-        &mut self,
-        dictionary: &[u8],
-        block: &[u8],
-        far: &[Factor],
-        prices: &Prices,
-        parse: &mut Parse,
-    ) {
+impl Shortest {
+    /// Looks at `depth` places of the block for a match with each.
+    pub fn new(depth: u32) -> Shortest {
+        Shortest { nodes: Vec::new(), near: Near::new(depth), found: Vec::new() }
+    }
+
+    /// The cheapest sequences of a block.
+    pub fn parse(&mut self, text: Text<'_>, prices: &Prices, parse: &mut Parse) {
+        let block = text.block;
         parse.sequences.clear();
         parse.literals.clear();
         self.near.start(block.len());
@@ -146,7 +147,7 @@ impl Parser {
             self.nodes.clear();
             self.nodes.resize(end - start + 1, UNKNOWN);
             self.nodes[0] = Node { price: 0, history, literals, last, ..UNKNOWN };
-            self.go(dictionary, block, start..end, far, prices);
+            self.go(text, start..end, prices);
             let from = parse.sequences.len();
             let mut at = end - start;
             let arrived = self.nodes[at];
@@ -166,24 +167,12 @@ impl Parser {
             (history, literals, last) = (arrived.history, arrived.literals, arrived.last);
         }
         put_runs(parse, &runs);
-        let mut at = 0;
-        for sequence in &parse.sequences {
-            let literals = usize::from(sequence.literals);
-            parse.literals.extend_from_slice(&block[at..at + literals]);
-            at += literals + usize::from(sequence.len);
-        }
-        parse.literals.extend_from_slice(&block[at..]);
+        put_literals(parse, block);
     }
 
     /// Finds the cheapest way to each place of a piece of the block from its start on.
-    fn go(
-        &mut self,
-        dictionary: &[u8],
-        whole: &[u8],
-        piece: Range<usize>,
-        far: &[Factor],
-        prices: &Prices,
-    ) {
+    fn go(&mut self, text: Text<'_>, piece: Range<usize>, prices: &Prices) {
+        let Text { dictionary, block: whole, far } = text;
         let width = width(dictionary.len());
         let nodes = &mut self.nodes[..];
         let (start, block) = (piece.start, &whole[..piece.end]);
@@ -274,7 +263,7 @@ impl Ways<'_> {
 
 /// Puts the literals before each match into the sequences, and those of a run that is too long into
 /// sequences with matches of no length.
-fn put_runs(parse: &mut Parse, runs: &[u32]) {
+pub(super) fn put_runs(parse: &mut Parse, runs: &[u32]) {
     let mut put = Vec::with_capacity(runs.len());
     let mut distance = FIRST_DISTANCES[REPEATS - 1];
     for (sequence, &run) in parse.sequences.iter().zip(runs) {
@@ -287,4 +276,16 @@ fn put_runs(parse: &mut Parse, runs: &[u32]) {
         distance = sequence.distance;
     }
     parse.sequences = put;
+}
+
+/// Puts all literals into their list.
+pub(super) fn put_literals(parse: &mut Parse, block: &[u8]) {
+    parse.literals.clear();
+    let mut at = 0;
+    for sequence in &parse.sequences {
+        let literals = usize::from(sequence.literals);
+        parse.literals.extend_from_slice(&block[at..at + literals]);
+        at += literals + usize::from(sequence.len);
+    }
+    parse.literals.extend_from_slice(&block[at..]);
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::Parse;
 use super::codes::{CONTEXTS, Class, GROUPS, LENGTH_COUNT, LENGTHS, LITERAL_COUNT, Model, group};
 use super::encode::{Encoder, Written};
-use super::parse::{Parser, Prices};
+use super::parse::Prices;
+use super::{Finder, Parse, Parser, Text};
 use crate::model::Code;
-use crate::rlz::matcher::{Factor, Matcher};
+use crate::rlz::matcher::Factor;
 
 /// How often each symbol is written.
 struct Counts {
@@ -55,9 +55,10 @@ impl Counts {
     }
 }
 
-/// Bits that symbols with these counts take with the codes of those.
-fn bits_with(counts: &[u32; 256], prices: &[f32; 256]) -> f32 {
-    counts.iter().zip(prices).filter(|c| *c.0 > 0).map(|(&n, &price)| n as f32 * price).sum()
+/// What comes behind a byte, and how often: those that do.
+struct Context {
+    before: usize,
+    counts: Vec<(u8, u32)>,
 }
 
 fn prices_of(counts: &[u32; 256]) -> [f32; 256] {
@@ -70,33 +71,40 @@ fn prices_of(counts: &[u32; 256]) -> [f32; 256] {
 fn cluster(contexts: &[[u32; 256]], table_share: f64) -> ([u8; 256], Vec<[u32; 256]>) {
     /// Bits of a table, when it is stored.
     const TABLE: f64 = 8.0 * 110.0;
-    let totals: Vec<u32> = contexts.iter().map(|counts| counts.iter().sum()).collect();
-    let mut order: Vec<usize> = (0..256).collect();
-    order.sort_by_key(|&context| std::cmp::Reverse(totals[context]));
+    let of = |(before, counts): (usize, &[u32; 256])| {
+        let counts = (0..=255).zip(counts.iter().copied()).filter(|c| c.1 > 0).collect();
+        Context { before, counts }
+    };
+    let mut contexts: Vec<Context> = contexts.iter().enumerate().map(of).collect();
+    contexts.retain(|context| !context.counts.is_empty());
+    contexts.sort_by_key(|c| std::cmp::Reverse(c.counts.iter().map(|c| c.1).sum::<u32>()));
     let sums = |map: &[u8; 256], count: usize| {
         let mut sums = vec![[0u32; 256]; count];
-        for (counts, &group) in contexts.iter().zip(map) {
-            let sum = &mut sums[usize::from(group)];
-            sum.iter_mut().zip(counts).for_each(|(sum, &n)| *sum += n);
+        for context in &contexts {
+            let sum = &mut sums[usize::from(map[context.before])];
+            context.counts.iter().for_each(|&(symbol, n)| sum[usize::from(symbol)] += n);
         }
         sums
     };
     let mut best: Option<(f64, [u8; 256], Vec<[u32; 256]>)> = None;
     for count in 1..=CONTEXTS {
         let mut map = [0u8; 256];
-        for (rank, &context) in order.iter().enumerate() {
-            map[context] = rank.min(count - 1) as u8;
+        for (rank, context) in contexts.iter().enumerate() {
+            map[context.before] = rank.min(count - 1) as u8;
         }
         let mut bits = 0.0;
         for _ in 0..if count == 1 { 1 } else { 8 } {
             let prices: Vec<[f32; 256]> = sums(&map, count).iter().map(prices_of).collect();
             bits = 0.0;
-            for (context, slot) in map.iter_mut().enumerate() {
-                let cost = |group: usize| bits_with(&contexts[context], &prices[group]);
+            for context in &contexts {
+                let price = |group: usize, symbol: u8| prices[group][usize::from(symbol)];
+                let cost =
+                    |group| context.counts.iter().map(|c| c.1 as f32 * price(group, c.0)).sum();
                 let costs = (0..count).map(|group| (cost(group), group));
-                if let Some((cost, group)) = costs.min_by(|a, b| a.0.total_cmp(&b.0)) {
+                if let Some((cost, group)) = costs.min_by(|a: &(f32, usize), b| a.0.total_cmp(&b.0))
+                {
                     bits += f64::from(cost);
-                    *slot = group as u8;
+                    map[context.before] = group as u8;
                 }
             }
         }
@@ -129,16 +137,14 @@ pub(crate) fn default_model(dictionary: &[u8]) -> Model {
     Model::new(vec![counts.class(1.0)])
 }
 
-/// Learns from blocks, whose length in all is `share` of what will be coded.
-pub(crate) fn train(matcher: &Matcher, blocks: &[&[u8]], share: f64) -> Arc<Model> {
+/// Learns from blocks, whose length in all is `share` of what will be coded at this level.
+pub(crate) fn train(finder: &Finder, level: i32, blocks: &[&[u8]], share: f64) -> Arc<Model> {
     const ROUNDS: usize = 4;
-    let dictionary = matcher.text();
+    let dictionary = finder.text();
     let mut model = Arc::new(default_model(dictionary));
-    let mut parser = Parser::default();
+    let mut parser = Parser::new(level);
     let mut far: Vec<Vec<Factor>> = vec![Vec::new(); blocks.len()];
-    for (block, far) in blocks.iter().zip(&mut far) {
-        matcher.factor_everywhere(block, far);
-    }
+    blocks.iter().zip(&mut far).for_each(|(block, far)| finder.find(block, far));
     let mut parses = vec![Parse::default(); blocks.len()];
     let mut classes = vec![0; blocks.len()];
     for round in 0..ROUNDS {
@@ -147,7 +153,7 @@ pub(crate) fn train(matcher: &Matcher, blocks: &[&[u8]], share: f64) -> Arc<Mode
         for (((block, far), parse), &class) in
             blocks.iter().zip(&far).zip(&mut parses).zip(&classes)
         {
-            parser.parse(dictionary, block, far, &prices[class], parse);
+            parser.parse(Text { dictionary, block, far }, &prices[class], parse);
         }
         let want = if round + 2 < ROUNDS { 1 } else { MOST_CLASSES };
         (model, classes) = learn(&parses, model, dictionary.len(), want, share);
@@ -186,7 +192,18 @@ fn learn(
         best = tried;
         count *= 2;
     }
-    (best.model, best.classes)
+    by_use(best)
+}
+
+/// Puts the classes that most blocks have first: a block is parsed with the first one's codes
+/// before it has another.
+fn by_use(fit: Fit) -> (Arc<Model>, Vec<usize>) {
+    let uses = |class: usize| fit.classes.iter().filter(|&&c| c == class).count();
+    let mut order: Vec<usize> = (0..fit.model.classes.len()).collect();
+    order.sort_by_key(|&class| std::cmp::Reverse(uses(class)));
+    let model = Model::new(order.iter().map(|&class| fit.model.classes[class].clone()).collect());
+    let rank = |class: &usize| order.iter().position(|c| c == class).unwrap_or(0);
+    (Arc::new(model), fit.classes.iter().map(rank).collect())
 }
 
 /// The class that block `i` starts in: in turn, or as if at random. `count` is a power of two.
@@ -214,19 +231,18 @@ fn fit(
     let mut size = f64::MAX;
     for round in 0..if count == 1 { 1 } else { 8 } {
         let mut counts: Vec<Counts> = (0..count).map(|_| Counts::new()).collect();
-        let mut encoder = Encoder::new(model.clone(), dictionary_len);
+        let mut encoder = Encoder::new(&model, dictionary_len);
         for (parse, &class) in parses.iter().zip(&classes) {
             let with = if round == 0 { 0 } else { class };
             counts[class].add(encoder.written(parse, with), &parse.literals);
         }
         model = Arc::new(Model::new(counts.iter().map(|c| c.class(share)).collect()));
-        let mut encoder = Encoder::new(model.clone(), dictionary_len);
+        let mut encoder = Encoder::new(&model, dictionary_len);
         let mut stored = Vec::new();
         model.put(&mut stored);
         let mut sum = 8.0 * stored.len() as f64 * share;
         for (parse, slot) in parses.iter().zip(&mut classes) {
-            let costs = (0..count).filter_map(|class| Some((encoder.cost(parse, class)?, class)));
-            if let Some((cost, class)) = costs.map(|(c, class)| (c.0 + c.1, class)).min() {
+            if let Some((cost, class)) = encoder.best(parse, *slot) {
                 sum += cost as f64;
                 *slot = class;
             }
