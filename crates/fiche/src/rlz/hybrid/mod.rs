@@ -219,15 +219,21 @@ impl Packer {
         let prices = model.classes.iter().map(|class| Prices::of(class, dictionary_len)).collect();
         let (far, parse) = Default::default();
         let encoder = Encoder::new(&model, dictionary_len);
-        let looks = if matches!(level, 6 | 9) { 2 } else { 1 };
+        let looks = if level == 9 { 2 } else { 1 };
         Packer { encoder, prices, far, parser: Parser::new(level), parse, looks }
     }
 
     /// Appends the stored bytes of a block. False when it cannot be coded.
     pub fn pack(&mut self, finder: &Finder, block: &[u8], out: &mut Vec<u8>) -> bool {
-        finder.find(block, &mut self.far);
-        let text = Text { dictionary: finder.text(), block, far: &self.far };
-        let mut class = 0;
+        let mut far = std::mem::take(&mut self.far);
+        finder.find(block, &mut far);
+        let done = self.pack_text(Text { dictionary: finder.text(), block, far: &far }, out);
+        self.far = far;
+        done
+    }
+
+    fn pack_text(&mut self, text: Text<'_>, out: &mut Vec<u8>) -> bool {
+        let mut class = self.guess(text);
         for _ in 0..self.looks {
             self.parser.parse(text, &self.prices[class], &mut self.parse);
             let Some((_, best)) = self.encoder.best(&self.parse, class) else { return false };
@@ -237,5 +243,57 @@ impl Packer {
             class = best;
         }
         self.encoder.encode(&self.parse, class, out)
+    }
+
+    /// The class that suits the start of a block.
+    fn guess(&mut self, text: Text<'_>) -> usize {
+        const START: usize = 2048;
+        if self.prices.len() < 2 {
+            return 0;
+        }
+        let len = START.min(text.block.len() / 4);
+        let start = Text { block: &text.block[..len], far: &text.far[..len], ..text };
+        self.parser.parse(start, &self.prices[0], &mut self.parse);
+        self.encoder.best(&self.parse, 0).map_or(0, |(_, class)| class)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Random;
+
+    #[test]
+    fn each_level_makes_blocks_no_larger_than_the_one_below() {
+        let mut random = Random(31);
+        let known = random.text(60_000);
+        let dictionary = Arc::new(Dictionary::new(known.clone()).unwrap());
+        // Two kinds of blocks: text that is known in part, and numbers.
+        let block = |i: usize| -> Vec<u8> {
+            let mut block = Vec::new();
+            while block.len() < 8192 {
+                if i % 4 == 3 {
+                    block.extend_from_slice(format!("{:08x};", random.below(5000)).as_bytes());
+                } else {
+                    let from = random.below(known.len() as u64 - 60) as usize;
+                    block.extend_from_slice(&known[from..][..random.below(60) as usize]);
+                    block.extend(random.text(12));
+                }
+            }
+            block
+        };
+        let blocks: Vec<Vec<u8>> = (0..48).map(block).collect();
+        let blocks: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
+        let stored = LEVELS.map(|level| {
+            let finder = Finder::new(dictionary.clone(), level).unwrap();
+            let model = train(&finder, level, &blocks, 1.0);
+            let mut packer = Packer::new(model, dictionary.len(), level);
+            let mut out = Vec::new();
+            blocks.iter().for_each(|block| assert!(packer.pack(&finder, block, &mut out)));
+            out.len()
+        });
+        let stored: Vec<usize> = stored.collect();
+        assert!(stored.windows(2).all(|two| two[1] <= two[0] + two[0] / 200), "{stored:?}");
+        assert!(stored[4] * 100 < stored[0] * 97, "{stored:?}");
     }
 }

@@ -195,8 +195,8 @@ fn learn(
     by_use(best)
 }
 
-/// Puts the classes that most blocks have first: a block is parsed with the first one's codes
-/// before it has another.
+/// Puts the classes that most blocks have first: the start of a block is parsed with the codes of the
+/// first one, before it has another.
 fn by_use(fit: Fit) -> (Arc<Model>, Vec<usize>) {
     let uses = |class: usize| fit.classes.iter().filter(|&&c| c == class).count();
     let mut order: Vec<usize> = (0..fit.model.classes.len()).collect();
