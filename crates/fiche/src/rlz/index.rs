@@ -35,8 +35,9 @@ const LANES: usize = 16;
 /// What each of them goes through at least.
 const LEAST_PIECE: usize = 64;
 
-/// After so many looks that found nothing, one more place is left out with each.
+/// After so many looks that found nothing, one more place is left out before each; up to a limit.
 const PATIENCE: usize = 4;
+const MOST_LEFT_OUT: usize = 16;
 
 /// Entries of a bucket, and how many of them are used when the table is built.
 const SLOTS: usize = 10;
@@ -178,13 +179,13 @@ impl Index {
             let mut left = 0;
             for lane in 0..count {
                 let (at, end, missed) = lanes[lane];
-                let mut next = (at + 1 + missed / PATIENCE, end, missed + 1);
+                let mut next = (at + 1 + left_out(missed), end, missed + 1);
                 if let Some(place) = places[lane] {
                     let len = common(&dictionary[place as usize..], &text[at..]);
                     // It may be that only the hashes are the same.
                     if len >= LENGTHS[0] {
                         // Places that were left out may have the match, too.
-                        let skipped = (missed.max(1) - 1) / PATIENCE;
+                        let skipped = left_out(missed.saturating_sub(1));
                         let same =
                             |k: &usize| dictionary[place as usize - 1 - k] == text[at - 1 - k];
                         let before = (0..skipped.min(place as usize)).take_while(same).count();
@@ -253,6 +254,12 @@ fn hashes(words: [u64; WORDS]) -> Hashes {
 #[inline(always)]
 fn tag(hash: u64) -> u16 {
     ((hash >> 16) as u16).max(1)
+}
+
+/// Places that are left out behind a look that found nothing, and so many before it.
+#[inline(always)]
+fn left_out(missed: usize) -> usize {
+    (missed / PATIENCE).min(MOST_LEFT_OUT)
 }
 
 /// Asks for the text at a place, as much as is usually looked at: it may lie across lines.
