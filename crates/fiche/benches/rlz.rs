@@ -230,6 +230,7 @@ fn reads(name: &str, data: &[u8], dictionary: &Arc<Dictionary>) {
     let files = [
         ("zstd-dict 19", with(Coding::ZstdDict, 19)),
         ("hybrid 9", with(Coding::Hybrid, 9)),
+        ("hybrid 5", with(Coding::Hybrid, 5)),
         ("rlz-pv", with(Coding::Pv, 0)),
         ("zstd 19", pack(Options::default().codec(Codec::Zstd).level(19))),
         ("lz4", pack(Options::default().codec(Codec::Lz4))),
@@ -264,7 +265,7 @@ fn reads(name: &str, data: &[u8], dictionary: &Arc<Dictionary>) {
 }
 
 /// Packing on one core and on two, behind a dictionary that is ready and with codes that were learned;
-/// how long those two take, and what the blocks become, the dictionary not counted.
+/// how long those two take, and what the blocks become, the dictionary not counted. They are read back first.
 fn packing(name: &str, data: &[u8], dictionary: &Arc<Dictionary>, blocks: &[&[u8]]) {
     let text = blocks.concat();
     let levels = [(Coding::ZstdDict, 3), (Coding::ZstdDict, 12), (Coding::ZstdDict, 19)];
@@ -277,7 +278,12 @@ fn packing(name: &str, data: &[u8], dictionary: &Arc<Dictionary>, blocks: &[&[u8
         let start = Instant::now();
         let coder = Arc::new(coder.learn(&data, BLOCK).expect("reading memory"));
         println!("{name} learning,{coding} {level},{:.2},s,,", start.elapsed().as_secs_f64());
-        let stored = Coded::new(coder.clone(), blocks).stored_len();
+        let mut coded = Coded::new(coder.clone(), blocks);
+        let mut read = vec![0; BLOCK];
+        for (i, block) in blocks.iter().enumerate() {
+            assert!(!coded.read(i, 0, &mut read) || read == *block, "{coding} {level}: block {i}");
+        }
+        let stored = coded.stored_len();
         let percent = 100.0 * stored as f64 / text.len() as f64;
         println!("{name} blocks,{coding} {level},{percent:.3},%,,");
         let threads = if level == coding.default_level() { vec![1, 2] } else { vec![1] };
@@ -289,7 +295,7 @@ fn packing(name: &str, data: &[u8], dictionary: &Arc<Dictionary>, blocks: &[&[u8
                 let mut writer = Writer::new(std::io::sink(), options).expect("options");
                 writer.write_all(text).expect("writing to nothing");
                 writer.finish().expect("writing to nothing");
-                (text.len() as u64, 0)
+                (text.len() as u64, sum(text))
             };
             cases.push((format!("{coding} {level} {threads} threads"), Box::new(run)));
         }

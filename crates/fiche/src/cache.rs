@@ -137,6 +137,21 @@ mod tests {
     }
 
     #[test]
+    fn a_full_cache_allocates_nothing() {
+        let cache = Cache::new(4 * 16);
+        let value = Arc::new(());
+        let mut random = crate::testing::Random(3);
+        let mut insert = |count: u32| {
+            for _ in 0..count {
+                cache.insert(random.below(1000), value.clone(), 1);
+            }
+        };
+        insert(1000);
+        let counted = allocation_counter::measure(|| insert(100_000));
+        assert_eq!(counted.count_total, 0);
+    }
+
+    #[test]
     fn what_is_too_heavy_is_handed_back() {
         let cache = Cache::new(0);
         assert!(cache.insert(1, Arc::new(5), 1).is_some());

@@ -237,7 +237,7 @@ impl Coder {
         Coder::with_level(coding, coding.default_level(), dictionary)
     }
 
-    /// Prepares a dictionary: sorts its suffixes or indexes them, at some 20 to 40 MB/s.
+    /// Prepares a dictionary: sorts its suffixes or indexes them, at some 10 to 40 MB/s.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a level that the coding does not have, [`Error::Unsupported`] when
