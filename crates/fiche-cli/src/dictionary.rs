@@ -77,7 +77,7 @@ enum Samples {
 pub struct Choice {
     /// For methods with a dictionary: its size, or a file that `fiche dict build` wrote, which is then
     /// needed for reading, too. 4M by default, or a sixteenth of the input where that is less; for
-    /// hybrid 16M, or a quarter
+    /// hybrid 16M, at levels 1 to 4 4M, or a quarter
     #[arg(long, value_name = "SIZE|FILE", value_parser = parse_source)]
     dict: Option<Source>,
     #[command(flatten)]
@@ -112,7 +112,8 @@ impl SamplingArgs {
         content: &dyn ReadAt,
         coding: Option<Coding>,
     ) -> Result<Dictionary, Failed> {
-        let usual = if coding == Some(Coding::Hybrid) { Samples::Cover } else { Samples::Even };
+        let covers = coding.is_some_and(Coding::is_hybrid);
+        let usual = if covers { Samples::Cover } else { Samples::Even };
         let covers = self.samples.unwrap_or(usual) == Samples::Cover;
         let sampling = Sampling::default().len(len).sample_len(self.sample).cover(covers);
         Ok(sampling.oversample(self.prune).run(content)?)
@@ -122,7 +123,12 @@ impl SamplingArgs {
 /// As long as a dictionary is when nobody says: with less input it would be too large a part.
 /// Samples that were chosen are worth more than they take for longer.
 fn usual_len(content: u64, coding: Coding) -> u64 {
-    let (part, most) = if coding == Coding::Hybrid { (4, 16 << 20) } else { (16, 4 << 20) };
+    let (part, most) = match coding {
+        Coding::Hybrid => (4, 16 << 20),
+        // More would not stay in a core's cache.
+        Coding::Fast => (4, 4 << 20),
+        _ => (16, 4 << 20),
+    };
     (content / part).next_multiple_of(1 << 10).clamp(1 << 10, most)
 }
 

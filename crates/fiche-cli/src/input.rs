@@ -40,7 +40,8 @@ pub struct Blocks {
     pub method: Option<Method>,
     /// Level of the method, from fast to small: lz4 and zlib 1 to 12, zstd -7 to 22, lzma 0 to 9,
     /// bzip2 1 to 9, by default 1, 6, 3, 6 and 9; rlz-zz and rlz-zzz 1 to 12, the primed ones 1 to
-    /// 9, by default 9; zstd-dict 1 to 22, by default 12; hybrid 5 to 9, by default 5
+    /// 9, by default 9; zstd-dict 1 to 22, by default 12; hybrid 5 to 9, by default 5, and 1 to 4 for
+    /// faster reads
     #[arg(long, short, allow_negative_numbers = true, value_name = "N")]
     pub level: Option<i32>,
     /// Length of a block, 1K to 16M, by default 16K: what a read decodes at least
@@ -95,7 +96,9 @@ impl Blocks {
     /// The coding that was asked for, or that the archive has, and its level.
     pub fn coding(&self, like: Option<(Coding, i32)>) -> Option<(Coding, Option<i32>)> {
         match (self.method, like) {
-            (Some(Method::Coding(coding)), _) => Some((coding, self.level)),
+            (Some(Method::Coding(coding)), _) => {
+                Some((self.level.map_or(coding, |level| coding.at_level(level)), self.level))
+            }
             (None, Some((coding, level))) => Some((coding, self.level.or(Some(level)))),
             _ => None,
         }

@@ -231,6 +231,8 @@ fn reads(name: &str, data: &[u8], dictionary: &Arc<Dictionary>) {
         ("zstd-dict 19", with(Coding::ZstdDict, 19)),
         ("hybrid 9", with(Coding::Hybrid, 9)),
         ("hybrid 5", with(Coding::Hybrid, 5)),
+        ("hybrid 4", with(Coding::Hybrid, 4)),
+        ("hybrid 2", with(Coding::Hybrid, 2)),
         ("rlz-pv", with(Coding::Pv, 0)),
         ("zstd 19", pack(Options::default().codec(Codec::Zstd).level(19))),
         ("lz4", pack(Options::default().codec(Codec::Lz4))),

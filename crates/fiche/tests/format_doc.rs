@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// The files that define bytes, in the order of the document.
-const SOURCES: [&str; 17] = [
+const SOURCES: [&str; 19] = [
     "wire.rs",
     "envelope.rs",
     "archive/format.rs",
@@ -20,6 +20,8 @@ const SOURCES: [&str; 17] = [
     "rlz/coder/zlib_primed.rs",
     "rlz/coder/zstd_dict.rs",
     "rlz/hybrid/mod.rs",
+    "rlz/hybrid/tokens.rs",
+    "rlz/hybrid/fast.rs",
     "records/mod.rs",
 ];
 

@@ -614,9 +614,18 @@ def read_classes(cursor: Cursor) -> list[tuple]:
     return classes
 
 
+def read_tokens(payload: Cursor) -> list[tuple[int, int, int]]:
+    """Literals, length and kind of each token."""
+    literals, lengths, kinds = payload.take(256), payload.take(256), payload.fixed(64)
+    tokens = [(literals[at], lengths[at], kinds >> 2 * at & 3) for at in range(256)]
+    for run, match, kind in tokens:
+        payload.require((kind == 0) == (match == 0) and run + match > 0, "token")
+    return tokens
+
+
 @lru_cache(8)
 def read_model(archive: Archive, place: int) -> tuple[bytes, object]:
-    """The digest of a model, and what is before streams of lengths and of offsets, or classes."""
+    """The digest of a model, and what is before streams of lengths and of offsets, or classes, or tokens."""
     kind, position, length = archive.others[place]
     require(kind == MODEL, "model", position)
     section = read_section(archive.file, MODEL, position, length, archive.limit)
@@ -624,8 +633,11 @@ def read_model(archive: Archive, place: int) -> tuple[bytes, object]:
     payload.require(section.number == place, "number")
     digest = blake3.blake3(payload.data).digest()
     coding = payload.fixed(1)
-    payload.require(coding in (20, 23), "coding")
-    model = (payload.sized(), payload.sized()) if coding == 20 else read_classes(payload)
+    payload.require(coding in (20, 23, 24), "coding")
+    if coding == 20:
+        model = payload.sized(), payload.sized()
+    else:
+        model = read_classes(payload) if coding == 23 else read_tokens(payload)
     payload.finish()
     return digest, model
 
@@ -811,8 +823,35 @@ def decode_hybrid(data: bytes, length: int, dictionary: bytes, model: list[tuple
     return bytes(out[len(dictionary):]) + literals[at:]
 
 
+def decode_fast(data: bytes, length: int, dictionary: bytes, model: list[tuple]) -> bytes:
+    cursor = Cursor(data, "block", 0)
+    count, size = cursor.varint(), cursor.varint()
+    rest = cursor.data[cursor.at:]
+    cursor.require(count + size <= len(rest), "sizes")
+    at_tokens = len(rest) - count
+    literals, at = rest[:at_tokens - size], 0
+    offsets = Cursor(rest[at_tokens - size:at_tokens], "offsets", 0)
+    out, distance = bytearray(dictionary), 1
+    for run, match, kind in (model[token] for token in rest[at_tokens:]):
+        cursor.require(at + run <= len(literals), "literals")
+        out += literals[at:at + run]
+        at += run
+        if kind == 2:
+            distance = offsets.fixed(2)
+        elif kind == 3:
+            distance = len(out) - offsets.fixed(4 if len(dictionary) > 1 << 24 else 3)
+        start = len(out) - distance
+        if match and (not 0 <= start < len(out) or start < len(dictionary) < start + match):
+            raise ValueError("match outside of the dictionary or the block")
+        for place in range(start, start + match):
+            out.append(out[place])
+    offsets.finish()
+    cursor.require(at == len(literals), "literals")
+    return bytes(out[len(dictionary):])
+
+
 CODINGS = {16: decode_uv, 17: decode_pv, 18: decode_zz, 19: decode_zzz, 20: decode_zz,
-           21: decode_zlib_primed, 22: decode_zstd_dict, 23: decode_hybrid}
+           21: decode_zlib_primed, 22: decode_zstd_dict, 23: decode_hybrid, 24: decode_fast}
 
 
 @lru_cache(2)

@@ -15,6 +15,7 @@
 //! | 21 | zlib-primed | deflate behind a part of the dictionary |
 //! | 22 | zstd-dict | Zstandard behind all of the dictionary |
 //! | 23 | hybrid | copies out of the dictionary and the block, with codes that all blocks share |
+//! | 24 | hybrid-fast | copies out of the dictionary and the block, in whole bytes |
 
 // Without deflate, what its streams need stays unused.
 #![cfg_attr(not(feature = "zlib"), allow(dead_code, unused_variables))]
@@ -74,13 +75,16 @@ pub enum Coding {
     ZstdDict = 22,
     /// Copies out of the dictionary and out of the block itself, written with codes that all blocks
     /// share. The smallest; read faster than what builds tables for each block. Levels 5 to 9, which
-    /// are read equally fast.
+    /// are read equally fast; those from 1 to 4 are `Fast`.
     Hybrid = 23,
+    /// Copies out of the dictionary and out of the block itself, in whole bytes: as fast to read as lz4,
+    /// and smaller. Point reads as with `Uv`. Levels 1 to 4.
+    Fast = 24,
 }
 
 impl Coding {
     /// Every coding, whether or not this build has it.
-    pub const ALL: [Coding; 8] = [
+    pub const ALL: [Coding; 9] = [
         Coding::Uv,
         Coding::Pv,
         Coding::Zz,
@@ -89,6 +93,7 @@ impl Coding {
         Coding::ZlibPrimed,
         Coding::ZstdDict,
         Coding::Hybrid,
+        Coding::Fast,
     ];
 
     /// The coding of this number in a file, if there is one.
@@ -109,6 +114,7 @@ impl Coding {
             Coding::ZlibPrimed => "zlib-primed",
             Coding::ZstdDict => "zstd-dict",
             Coding::Hybrid => "hybrid",
+            Coding::Fast => "hybrid-fast",
         }
     }
 
@@ -120,6 +126,7 @@ impl Coding {
             Coding::Zz | Coding::Zzz => 1..=12,
             Coding::ZzPrimed | Coding::ZlibPrimed => 1..=9,
             Coding::Hybrid => hybrid::LEVELS,
+            Coding::Fast => hybrid::FAST_LEVELS,
             Coding::ZstdDict => 1..=22,
         }
     }
@@ -132,6 +139,7 @@ impl Coding {
             Coding::Uv | Coding::Pv => 0,
             Coding::ZstdDict => 12,
             Coding::Hybrid => hybrid::DEFAULT_LEVEL,
+            Coding::Fast => 2,
             _ => 9,
         }
     }
@@ -146,23 +154,38 @@ impl Coding {
 
     /// True where a read of a few bytes costs only the factors that it needs.
     pub(crate) fn has_point_reads(self) -> bool {
-        matches!(self, Coding::Uv | Coding::Pv)
+        matches!(self, Coding::Uv | Coding::Pv | Coding::Fast)
     }
 
     /// True where decoding as far as `end` of a block of `len` bytes costs less than all of it.
     pub(crate) fn stops_early(self, end: usize, len: usize) -> bool {
         // The streams of the others are decoded whole, and that is most of it.
-        matches!(self, Coding::ZlibPrimed | Coding::Hybrid) && end < len / 10 * 9
+        matches!(self, Coding::ZlibPrimed | Coding::Hybrid | Coding::Fast) && end < len / 10 * 9
     }
 
     /// True where blocks may share a model beside the dictionary.
     pub(crate) fn has_model(self) -> bool {
-        matches!(self, Coding::ZzPrimed | Coding::Hybrid)
+        matches!(self, Coding::ZzPrimed | Coding::Hybrid | Coding::Fast)
     }
 
     /// True for all but the adaptive codecs.
     fn has_factors(self) -> bool {
         !matches!(self, Coding::ZlibPrimed | Coding::ZstdDict)
+    }
+
+    /// The coding that this level of it is: the lower ones of `Hybrid` are `Fast`.
+    #[must_use]
+    pub fn at_level(self, level: i32) -> Coding {
+        match self {
+            Coding::Hybrid if hybrid::FAST_LEVELS.contains(&level) => Coding::Fast,
+            _ => self,
+        }
+    }
+
+    /// True where matches are looked for in the dictionary and in the block.
+    #[must_use]
+    pub fn is_hybrid(self) -> bool {
+        matches!(self, Coding::Hybrid | Coding::Fast)
     }
 
     #[allow(dead_code)]
@@ -183,7 +206,7 @@ impl FromStr for Coding {
 
     fn from_str(name: &str) -> Result<Coding> {
         let what = "the codings are rlz-uv, rlz-pv, rlz-zz, rlz-zzz, rlz-zz-primed, zlib-primed, \
-                    zstd-dict and hybrid";
+                    zstd-dict, hybrid and hybrid-fast";
         Coding::ALL.into_iter().find(|c| c.name() == name).ok_or(Error::invalid(what))
     }
 }
@@ -249,10 +272,11 @@ impl Coder {
         if !coding.levels().contains(&level) {
             return Err(Error::invalid("this method has no such level"));
         }
+        let coding = coding.at_level(level);
         let need = Coder::memory_for(coding, level, dictionary.len() as u64);
         crate::rlz::memory::check(need)?;
         let (mut matcher, mut finder) = (None, None);
-        if coding == Coding::Hybrid {
+        if coding.is_hybrid() {
             finder = Some(Finder::new(dictionary.clone(), level)?);
         } else if coding.has_factors() {
             matcher = Some(Matcher::new(dictionary.clone())?);
@@ -283,7 +307,7 @@ impl Coder {
         len + match coding {
             Coding::ZstdDict => Encoding::memory_for(level, len as usize),
             Coding::ZlibPrimed => 1 << 20,
-            Coding::Hybrid => Finder::memory_for(len, level),
+            Coding::Hybrid | Coding::Fast => Finder::memory_for(len, level),
             _ => Matcher::memory_for(len),
         }
     }
@@ -329,8 +353,11 @@ impl Coder {
         }
         let blocks: Vec<&[u8]> = text.chunks(piece).collect();
         let share = text.len() as f64 / collection.len() as f64;
-        let model = hybrid::train(finder, self.level, &blocks, share);
-        Ok(Coder { model: Some(Arc::new(Model::Hybrid(model))), ..self })
+        let model = match self.coding {
+            Coding::Fast => Model::Tokens(hybrid::train_tokens(finder, self.level, &blocks)),
+            _ => Model::Hybrid(hybrid::train(finder, self.level, &blocks, share)),
+        };
+        Ok(Coder { model: Some(Arc::new(model)), ..self })
     }
 
     /// For `zlib-primed`: how long the collection is that the dictionary was sampled from, so that
@@ -376,10 +403,13 @@ pub(crate) struct Packer {
 impl Packer {
     pub fn new(coder: Arc<Coder>) -> Packer {
         let encoder = coder.zstd.clone().and_then(|encoding| Encoder::new(encoding).ok());
-        let model = coder.model.as_ref().and_then(|model| model.hybrid());
-        let dictionary_len = coder.dictionary.len();
-        let hybrid = model
-            .map(|model| hybrid::Packer::new(model.clone(), dictionary_len, coder.level).into());
+        let (dictionary_len, level) = (coder.dictionary.len(), coder.level);
+        let hybrid = coder.model.as_ref().and_then(|model| match &**model {
+            Model::Hybrid(model) => Some(hybrid::Packer::new(model, dictionary_len, level)),
+            Model::Tokens(all) => Some(hybrid::Packer::fast(all.clone(), dictionary_len, level)),
+            Model::Primes(_) => None,
+        });
+        let hybrid = hybrid.map(Box::new);
         let (factors, out, scratch) = Default::default();
         Packer { coder, factors, encoder, hybrid, out, scratch }
     }
@@ -419,7 +449,7 @@ impl Packer {
             Coding::ZstdDict => {
                 return self.encoder.as_mut()?.compress(block, &mut out[..block.len() - 1]);
             }
-            Coding::Hybrid => {
+            Coding::Hybrid | Coding::Fast => {
                 let (finder, packer) = (coder.finder.as_ref()?, self.hybrid.as_mut()?);
                 return packer.pack(finder, block, out).then_some(out.len());
             }
@@ -485,6 +515,10 @@ impl Shared<'_> {
     fn hybrid(&self) -> Option<&hybrid::Model> {
         self.model.and_then(Model::hybrid).map(Arc::as_ref)
     }
+
+    fn tokens(&self) -> Option<&hybrid::Tokens> {
+        self.model.and_then(Model::tokens).map(Arc::as_ref)
+    }
 }
 
 /// Fills `dst` with the bytes from `start` on of a block of `block_len` bytes; `None` where the
@@ -510,6 +544,10 @@ pub(crate) fn decode(
         Coding::Hybrid => {
             let piece = (start, dst);
             hybrid::decode(dictionary, shared.hybrid(), stored, block_len, piece, scratch)
+        }
+        Coding::Fast => {
+            let piece = (start, dst);
+            hybrid::fast::decode(dictionary, shared.tokens(), stored, block_len, piece, scratch)
         }
         #[cfg(feature = "zlib")]
         Coding::Zz | Coding::ZzPrimed => {
@@ -547,6 +585,7 @@ pub(crate) fn decode_within(
             let (dictionary, model) = (shared.dictionary, shared.hybrid());
             hybrid::block_len(dictionary, model, stored, room.len(), scratch)
         }
+        Coding::Fast => hybrid::fast::block_len(shared.tokens(), stored, room.len()),
         #[cfg(feature = "zlib")]
         Coding::Zz | Coding::ZzPrimed => {
             streams::block_len_zz(shared.primes(), stored, room.len(), scratch)
@@ -723,10 +762,15 @@ mod tests {
             let dictionary = Dictionary::new(random.text(1000)).unwrap();
             let primes = Model::Primes(Primes { lens: vec![1; 50], offsets: vec![2; 50] });
             let hybrid = Model::Hybrid(Arc::new(hybrid::default_model(dictionary.as_bytes())));
+            let tokens = Model::Tokens(Arc::new(hybrid::Tokens::usual()));
             let start = part.0.min(block_len);
             let end = (start + part.1).min(block_len);
             for coding in codings() {
-                let model = if coding == Coding::Hybrid { &hybrid } else { &primes };
+                let model = match coding {
+                    Coding::Hybrid => &hybrid,
+                    Coding::Fast => &tokens,
+                    _ => &primes,
+                };
                 let shared = Shared { dictionary: &dictionary, model: Some(model) };
                 let mut scratch = Scratch::default();
                 let (mut whole, mut piece) = (vec![0; block_len], vec![0; end - start]);

@@ -56,6 +56,7 @@ impl Primes {
 pub(crate) enum Model {
     Primes(Primes),
     Hybrid(Arc<hybrid::Model>),
+    Tokens(Arc<hybrid::Tokens>),
 }
 
 impl Model {
@@ -64,13 +65,17 @@ impl Model {
         match self {
             Model::Primes(_) => Coding::ZzPrimed,
             Model::Hybrid(_) => Coding::Hybrid,
+            Model::Tokens(_) => Coding::Fast,
         }
     }
 
     /// The model of a coding that cannot do without one, where there was nothing to learn from.
     pub fn usual(coding: Coding, dictionary: &Dictionary) -> Option<Model> {
-        let new = || Model::Hybrid(Arc::new(hybrid::default_model(dictionary.as_bytes())));
-        (coding == Coding::Hybrid).then(new)
+        Some(match coding {
+            Coding::Hybrid => Model::Hybrid(Arc::new(hybrid::default_model(dictionary.as_bytes()))),
+            Coding::Fast => Model::Tokens(Arc::new(hybrid::Tokens::usual())),
+            _ => return None,
+        })
     }
 
     pub fn put(&self, out: &mut Vec<u8>) {
@@ -78,6 +83,7 @@ impl Model {
         match self {
             Model::Primes(primes) => primes.put(out),
             Model::Hybrid(model) => model.put(out),
+            Model::Tokens(tokens) => tokens.put(out),
         }
     }
 
@@ -86,6 +92,7 @@ impl Model {
         Ok(match Coding::from_number(number) {
             Some(Coding::ZzPrimed) => Model::Primes(Primes::take(take)?),
             Some(Coding::Hybrid) => Model::Hybrid(Arc::new(hybrid::Model::take(take)?)),
+            Some(Coding::Fast) => Model::Tokens(Arc::new(hybrid::Tokens::take(take)?)),
             _ => return Err(Error::Unsupported { what: "model", found: u64::from(number) }),
         })
     }
@@ -96,5 +103,9 @@ impl Model {
 
     pub(super) fn hybrid(&self) -> Option<&Arc<hybrid::Model>> {
         if let Model::Hybrid(model) = self { Some(model) } else { None }
+    }
+
+    pub(super) fn tokens(&self) -> Option<&Arc<hybrid::Tokens>> {
+        if let Model::Tokens(tokens) = self { Some(tokens) } else { None }
     }
 }

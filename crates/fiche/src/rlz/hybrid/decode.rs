@@ -5,7 +5,7 @@ use super::codes::{
 };
 use super::encode::{FOUR_STREAMS, LITERALS_RAW};
 use super::kernel::{self, MARK, Places, STRIDE, Stream};
-use super::{FIRST_DISTANCES, REPEATS, Sequence};
+use super::{FIRST_DISTANCES, REPEATS, Sequence, fast};
 use crate::model::{Bits, LONG, LONGEST, MARGIN, Padded, Words};
 use crate::rlz::Dictionary;
 use crate::rlz::coder::Scratch;
@@ -26,6 +26,7 @@ pub(in crate::rlz) struct Room {
     batch: Batch,
     literals: Vec<u8>,
     front: Vec<u8>,
+    pub(super) fast: fast::Room,
 }
 
 /// Where the fields of a block lie in its padded bytes, and how much there is of each.
@@ -447,7 +448,7 @@ impl<'a, const BACKWARD: bool> Literals<'a, BACKWARD> {
 }
 
 /// Copies literals and matches to where they belong.
-struct Copy<'a> {
+pub(super) struct Copy<'a> {
     dictionary: &'a Dictionary,
     literals: &'a [u8],
     used: usize,
@@ -457,8 +458,13 @@ struct Copy<'a> {
 
 impl<'a> Copy<'a> {
     /// The literals have a margin of `STRIDE` bytes behind them.
-    fn new(dictionary: &'a Dictionary, literals: &'a [u8], dst: &'a mut [u8]) -> Copy<'a> {
+    pub fn new(dictionary: &'a Dictionary, literals: &'a [u8], dst: &'a mut [u8]) -> Copy<'a> {
         Copy { dictionary, literals, used: 0, dst, at: 0 }
+    }
+
+    /// Goes on where so much of both is done already.
+    pub fn from(self, at: usize, used: usize) -> Copy<'a> {
+        Copy { at, used, ..self }
     }
 
     /// Copies sequences until `dst` is full. `None` when one leads outside.
@@ -470,7 +476,7 @@ impl<'a> Copy<'a> {
     /// Short ones are copied as if they were as long as a stride, and what is too much
     /// is overwritten by the next.
     #[inline(always)]
-    fn run<const KERNEL: bool>(&mut self, sequences: &[Sequence]) -> Option<()> {
+    pub fn run<const KERNEL: bool>(&mut self, sequences: &[Sequence]) -> Option<()> {
         let mut sequences = sequences;
         if KERNEL {
             let Copy { dictionary, literals, used, dst, at } = self;
@@ -530,8 +536,12 @@ impl<'a> Copy<'a> {
         Some(())
     }
 
+    pub fn is_full(&self) -> bool {
+        self.at == self.dst.len()
+    }
+
     /// Copies the literals behind the last sequence.
-    fn finish(&mut self, literals: usize, block_len: usize) -> Option<()> {
+    pub fn finish(&mut self, literals: usize, block_len: usize) -> Option<()> {
         let left = self.dst.len() - self.at;
         if left > 0 {
             if self.used + left > literals {
@@ -627,7 +637,7 @@ mod tests {
                 false => unlearned.clone(),
             };
             assert!(!learns || model.classes.iter().any(|class| class.literals.len() > 1));
-            let mut packer = Packer::new(model.clone(), dictionary.len(), level);
+            let mut packer = Packer::new(&model, dictionary.len(), level);
             for len in [1, 100, 1000, 4096, 16_384, 120_000] {
                 let block = text(dictionary.as_bytes(), &mut random, len);
                 let mut stored = Vec::new();

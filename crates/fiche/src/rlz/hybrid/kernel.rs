@@ -7,6 +7,8 @@ use std::hint::select_unpredictable;
 use super::codes::{
     COMMAND_BITS, COMMANDS, CONTEXTS, FAR, LENGTH_BITS, LITERAL_BITS, REPEATED, Tables,
 };
+use super::fast::{FIRST_DISTANCE, Fields, Progress};
+use super::tokens::{Entry, NEAR_BITS, TOKENS};
 use super::{REPEATS, Sequence};
 use crate::model::{LONG, LONGEST, MARGIN, Padded};
 use crate::rlz::memory::prefetch;
@@ -388,10 +390,198 @@ fn copy_here(
     done
 }
 
+for_this_processor!(tokens, tokens_here, (
+    entries: &[Entry; TOKENS],
+    fields: &Fields<'_>,
+    dictionary: &[u8],
+    dst: &mut [u8]
+) -> Progress);
+
+/// What tokens need, from where the first is read on.
+#[derive(Clone, Copy)]
+struct Needs {
+    text: usize,
+    literals: usize,
+    offset: usize,
+}
+
+/// Adds up what some tokens need, and asks for the lines of the dictionary that they copy.
+#[inline(always)]
+fn needs(
+    entries: &[Entry; TOKENS],
+    tokens: &[u8],
+    offsets: &[u8],
+    dictionary: &[u8],
+    mut needs: Needs,
+) -> Needs {
+    let Some(last) = offsets.len().checked_sub(4) else {
+        return Needs { text: usize::MAX / 2, ..needs };
+    };
+    for &token in tokens {
+        let Entry { literals, len, bits, bytes } = entries[usize::from(token)];
+        needs.text += usize::from(literals) + usize::from(len);
+        needs.literals += usize::from(literals);
+        if needs.offset > last {
+            continue;
+        }
+        // SAFETY: there are four bytes.
+        let word = unsafe { load_four(offsets, needs.offset) };
+        let offset = (u64::from(word) & !(u64::MAX << (bits & 63))) as usize;
+        let from = select_unpredictable(bits > NEAR_BITS, offset, 0);
+        prefetch(dictionary, from);
+        prefetch(dictionary, from + usize::from(len));
+        needs.offset += usize::from(bytes);
+    }
+    needs
+}
+
+/// Copies what the first tokens of a block say, as long as there is room for more than they need, and
+/// none leads outside. `dictionary` has zeros behind it, [`PADDING`](crate::rlz::dictionary::PADDING).
+#[inline(always)]
+fn tokens_here(
+    entries: &[Entry; TOKENS],
+    fields: &Fields<'_>,
+    dictionary: &[u8],
+    dst: &mut [u8],
+) -> Progress {
+    /// Tokens whose needs are added up before they are copied without looking.
+    const SOME: usize = 32;
+    const { assert!(2 * STRIDE <= crate::rlz::dictionary::PADDING) };
+    let dictionary_len = dictionary.len() - crate::rlz::dictionary::PADDING;
+    let start = dst.as_mut_ptr();
+    let _ = start.expose_provenance();
+    let dictionary_start = dictionary.as_ptr().expose_provenance();
+    let dictionary_end = dictionary_start + dictionary_len;
+    let mut out = start;
+    let mut literals = fields.literals.as_ptr();
+    let mut offsets = fields.offsets.as_ptr();
+    // How far before where it is copied to the last match is in memory; and where the source of a
+    // match ends, at most: what is copied out of the block may be anywhere that is not before its start.
+    let (mut delta, mut limit) = (FIRST_DISTANCE as usize, usize::MAX);
+    let mut done = 0;
+    // Before the first byte of a block there is nothing that could come again.
+    let is_again = |token: &u8| {
+        let Entry { literals, bits, .. } = entries[usize::from(*token)];
+        literals == 0 && bits == 0
+    };
+    if fields.tokens.first().is_none_or(is_again) {
+        return Progress::default();
+    }
+    let mut batches = fields.tokens.chunks(SOME);
+    let nothing = Needs { text: 0, literals: 0, offset: 0 };
+    let look = |batch: &[u8], need| needs(entries, batch, fields.offsets, dictionary, need);
+    let first = batches.next().unwrap_or_default();
+    let mut next = (first, look(first, nothing));
+    'all: while !next.0.is_empty() {
+        let (batch, need) = next;
+        let after = batches.next().unwrap_or_default();
+        next = (after, look(after, need));
+        let fits = need.text + 2 * STRIDE <= dst.len()
+            && need.literals + LITERAL_STRIDE <= fields.literals.len()
+            && need.offset + 4 <= fields.offsets.len();
+        if !fits {
+            break;
+        }
+        for (i, &token) in batch.iter().enumerate() {
+            let Entry { literals: run, len, bits, bytes } = entries[usize::from(token)];
+            let (run, len) = (usize::from(run), usize::from(len));
+            // SAFETY: what all of the batch needs was looked for: room for two strides behind its text, a
+            // stride behind its literals, and four bytes where an offset is. A source in the dictionary
+            // is followed by `len` bytes of it and two strides of zeros; one in the block by what was
+            // written before.
+            unsafe {
+                copy_stride::<LITERAL_STRIDE>(literals, out);
+                if run > LITERAL_STRIDE {
+                    copy_long::<LITERAL_STRIDE>(literals, out, run);
+                }
+                let here = out.add(run);
+                let word = u32::from_le(offsets.cast::<u32>().read_unaligned());
+                let value = (u64::from(word) & !(u64::MAX << (bits & 63))) as usize;
+                let far = (here as usize).wrapping_sub(dictionary_start).wrapping_sub(value);
+                let place = here as usize - start as usize;
+                let (is_near, is_far) = (bits == NEAR_BITS, bits > NEAR_BITS);
+                let new = select_unpredictable(is_far, far, delta);
+                let new = select_unpredictable(is_near, value, new);
+                let end = select_unpredictable(is_far, dictionary_end, limit);
+                let end = select_unpredictable(is_near, usize::MAX, end);
+                let source = (here as usize).wrapping_sub(new);
+                let is_bad = is_near & (value.wrapping_sub(1) >= place);
+                if is_bad | (source.wrapping_add(len) > end) {
+                    done += i;
+                    break 'all;
+                }
+                let from = std::ptr::with_exposed_provenance::<u8>(source);
+                literals = literals.add(run);
+                offsets = offsets.add(usize::from(bytes));
+                out = here.add(len);
+                (delta, limit) = (new, end);
+                if new < STRIDE {
+                    repeat(from, here, len);
+                } else {
+                    copy_stride::<STRIDE>(from, here);
+                    if len > STRIDE {
+                        copy_long::<STRIDE>(from, here, len);
+                    }
+                }
+            }
+        }
+        done += batch.len();
+    }
+    let text = out as usize - start as usize;
+    let distance = match limit {
+        usize::MAX => delta,
+        _ => delta.wrapping_sub(start as usize).wrapping_add(dictionary_start + dictionary_len),
+    };
+    Progress {
+        tokens: done,
+        text,
+        literals: literals as usize - fields.literals.as_ptr() as usize,
+        offset: offsets as usize - fields.offsets.as_ptr() as usize,
+        distance: distance as u32,
+    }
+}
+
+/// Copies what is longer than one stride.
+///
+/// # Safety
+/// Both have as many bytes as whole strides need; they are a stride apart at least.
+#[inline(never)]
+unsafe fn copy_long<const N: usize>(from: *const u8, to: *mut u8, len: usize) {
+    let mut k = N;
+    while k < len {
+        // SAFETY: as asked for.
+        unsafe { copy_stride::<N>(from.add(k), to.add(k)) };
+        k += N;
+    }
+}
+
+/// Copies what may overlap itself: what comes first is copied again.
+///
+/// # Safety
+/// Both have so many bytes.
+#[inline(never)]
+unsafe fn repeat(from: *const u8, to: *mut u8, len: usize) {
+    for k in 0..len {
+        // SAFETY: as asked for.
+        unsafe { *to.add(k) = *from.add(k) };
+    }
+}
+
+/// Four bytes at `at`, the first the lowest.
+///
+/// # Safety
+/// There are four bytes.
+#[inline(always)]
+unsafe fn load_four(bytes: &[u8], at: usize) -> u32 {
+    debug_assert!(at + 4 <= bytes.len());
+    // SAFETY: as asked for.
+    u32::from_le(unsafe { bytes.as_ptr().add(at).cast::<u32>().read_unaligned() })
+}
+
 /// # Safety
 /// Both have so many bytes; they may not be the same ones.
 #[inline(always)]
 unsafe fn copy_stride<const N: usize>(from: *const u8, to: *mut u8) {
     // SAFETY: as asked for.
-    unsafe { to.cast::<[u8; N]>().write_unaligned(from.cast::<[u8; N]>().read_unaligned()) };
+    unsafe { std::ptr::copy_nonoverlapping(from, to, N) };
 }

@@ -86,10 +86,12 @@
 mod codes;
 mod decode;
 mod encode;
+pub(super) mod fast;
 mod kernel;
 mod near;
 mod parse;
 mod quick;
+mod tokens;
 mod train;
 
 use std::ops::RangeInclusive;
@@ -104,14 +106,43 @@ pub(super) use decode::{Room, block_len, decode};
 use encode::Encoder;
 use parse::{Prices, Shortest};
 use quick::Quick;
-pub(super) use train::{default_model, train};
+use tokens::Speller;
+pub(crate) use tokens::Tokens;
+pub(super) use train::{default_model, train, train_tokens};
 
 /// From the fastest to the smallest.
-pub(super) const LEVELS: RangeInclusive<i32> = 5..=9;
+pub(super) const LEVELS: RangeInclusive<i32> = 1..=9;
 pub(super) const DEFAULT_LEVEL: i32 = 5;
-/// From this level on the longest match in the dictionary is found at each place of a block; below,
-/// a long one at some.
-const EXACT: i32 = 8;
+/// Those that write tokens.
+pub(super) const FAST_LEVELS: RangeInclusive<i32> = 1..=4;
+
+/// What a level does.
+struct Level {
+    /// The longest match in the dictionary is found at each place of a block; otherwise a long one at some.
+    is_exact: bool,
+    parser: Parser,
+    /// How often a block is parsed at most: again, when another class turns out to suit it.
+    looks: usize,
+}
+
+impl Level {
+    fn of(level: i32) -> Level {
+        let quick = |depth, ahead, repeats| Parser::Quick(Quick::new(depth, ahead, repeats));
+        let shortest = |depth| Parser::Shortest(Shortest::new(depth).into());
+        let (is_exact, parser, looks) = match level {
+            ..=1 => (false, quick(8, 1, 1), 1),
+            2 => (false, quick(16, 2, 1), 1),
+            3 => (false, shortest(16), 1),
+            4 => (true, shortest(64), 1),
+            5 => (false, quick(8, 1, 2), 1),
+            6 => (false, quick(16, 2, REPEATS), 1),
+            7 => (false, shortest(16), 1),
+            8 => (true, shortest(16), 1),
+            9.. => (true, shortest(64), 2),
+        };
+        Level { is_exact, parser, looks }
+    }
+}
 
 /// A match and the literals before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,15 +173,16 @@ pub(crate) enum Finder {
 
 impl Finder {
     pub fn new(dictionary: Arc<Dictionary>, level: i32) -> Result<Finder> {
-        Ok(match level {
-            EXACT.. => Finder::Exact(Matcher::new(dictionary)?),
-            _ => Finder::Quick(Index::new(dictionary)?),
+        Ok(match Level::of(level).is_exact {
+            true => Finder::Exact(Matcher::new(dictionary)?),
+            false => Finder::Quick(Index::new(dictionary)?),
         })
     }
 
     /// Bytes that it takes beside the dictionary.
     pub fn memory_for(len: u64, level: i32) -> u64 {
-        if level >= EXACT { Matcher::memory_for(len) } else { Index::memory_for(len) }
+        let is_exact = Level::of(level).is_exact;
+        if is_exact { Matcher::memory_for(len) } else { Index::memory_for(len) }
     }
 
     pub fn text(&self) -> &[u8] {
@@ -176,15 +208,6 @@ enum Parser {
 }
 
 impl Parser {
-    fn new(level: i32) -> Parser {
-        match level {
-            ..=5 => Parser::Quick(Quick::new(8, 1, 2)),
-            6 => Parser::Quick(Quick::new(16, 2, REPEATS)),
-            7 | 8 => Parser::Shortest(Shortest::new(16).into()),
-            _ => Parser::Shortest(Shortest::new(64).into()),
-        }
-    }
-
     /// The sequences of a block, with a match in the dictionary at each place.
     fn parse(&mut self, text: Text<'_>, prices: &Prices, parse: &mut Parse) {
         match self {
@@ -205,57 +228,79 @@ struct Text<'a> {
 
 /// Packs blocks; one for each thread.
 pub(super) struct Packer {
-    encoder: Encoder,
-    prices: Vec<Prices>,
+    writer: Writer,
     far: Vec<Factor>,
     parser: Parser,
     parse: Parse,
-    /// How often a block is parsed at most: again, when another class turns out to suit it.
-    looks: usize,
+}
+
+/// What writes the sequences that were chosen.
+enum Writer {
+    Coded { encoder: Encoder, prices: Vec<Prices>, looks: usize },
+    Tokens { sink: fast::Sink, speller: Box<Speller>, prices: Box<Prices> },
 }
 
 impl Packer {
-    pub fn new(model: Arc<Model>, dictionary_len: usize, level: i32) -> Packer {
+    /// Blocks with codes of a model.
+    pub fn new(model: &Model, dictionary_len: usize, level: i32) -> Packer {
+        let Level { parser, looks, .. } = Level::of(level);
         let prices = model.classes.iter().map(|class| Prices::of(class, dictionary_len)).collect();
+        let encoder = Encoder::new(model, dictionary_len);
         let (far, parse) = Default::default();
-        let encoder = Encoder::new(&model, dictionary_len);
-        let looks = if level == 9 { 2 } else { 1 };
-        Packer { encoder, prices, far, parser: Parser::new(level), parse, looks }
+        Packer { writer: Writer::Coded { encoder, prices, looks }, far, parser, parse }
+    }
+
+    /// Fast blocks, with tokens that were made here.
+    pub fn fast(tokens: Arc<Tokens>, dictionary_len: usize, level: i32) -> Packer {
+        let Level { parser, .. } = Level::of(level);
+        let speller = Box::new(Speller::new(tokens));
+        let prices = Prices::of_tokens(&speller, dictionary_len).into();
+        let (sink, far, parse) = Default::default();
+        Packer { writer: Writer::Tokens { sink, speller, prices }, far, parser, parse }
     }
 
     /// Appends the stored bytes of a block. False when it cannot be coded.
     pub fn pack(&mut self, finder: &Finder, block: &[u8], out: &mut Vec<u8>) -> bool {
-        let mut far = std::mem::take(&mut self.far);
-        finder.find(block, &mut far);
-        let done = self.pack_text(Text { dictionary: finder.text(), block, far: &far }, out);
-        self.far = far;
-        done
-    }
-
-    fn pack_text(&mut self, text: Text<'_>, out: &mut Vec<u8>) -> bool {
-        let mut class = self.guess(text);
-        for _ in 0..self.looks {
-            self.parser.parse(text, &self.prices[class], &mut self.parse);
-            let Some((_, best)) = self.encoder.best(&self.parse, class) else { return false };
-            if best == class {
-                break;
+        let Packer { writer, far, parser, parse } = self;
+        finder.find(block, far);
+        let text = Text { dictionary: finder.text(), block, far };
+        match writer {
+            Writer::Tokens { sink, speller, prices } => {
+                parser.parse(text, prices, parse);
+                sink.encode(speller, text.dictionary.len(), parse, out)
             }
-            class = best;
+            Writer::Coded { encoder, prices, looks } => {
+                let mut class = guess(text, parser, prices, encoder, parse);
+                for _ in 0..*looks {
+                    parser.parse(text, &prices[class], parse);
+                    let Some((_, best)) = encoder.best(parse, class) else { return false };
+                    if best == class {
+                        break;
+                    }
+                    class = best;
+                }
+                encoder.encode(parse, class, out)
+            }
         }
-        self.encoder.encode(&self.parse, class, out)
     }
+}
 
-    /// The class that suits the start of a block.
-    fn guess(&mut self, text: Text<'_>) -> usize {
-        const START: usize = 2048;
-        if self.prices.len() < 2 {
-            return 0;
-        }
-        let len = START.min(text.block.len() / 4);
-        let start = Text { block: &text.block[..len], far: &text.far[..len], ..text };
-        self.parser.parse(start, &self.prices[0], &mut self.parse);
-        self.encoder.best(&self.parse, 0).map_or(0, |(_, class)| class)
+/// The class that suits the start of a block.
+fn guess(
+    text: Text<'_>,
+    parser: &mut Parser,
+    prices: &[Prices],
+    encoder: &mut Encoder,
+    parse: &mut Parse,
+) -> usize {
+    const START: usize = 2048;
+    if prices.len() < 2 {
+        return 0;
     }
+    let len = START.min(text.block.len() / 4);
+    let start = Text { block: &text.block[..len], far: &text.far[..len], ..text };
+    parser.parse(start, &prices[0], parse);
+    encoder.best(parse, 0).map_or(0, |(_, class)| class)
 }
 
 #[cfg(test)]
@@ -284,10 +329,10 @@ mod tests {
         };
         let blocks: Vec<Vec<u8>> = (0..48).map(block).collect();
         let blocks: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
-        let stored = LEVELS.map(|level| {
+        let stored = (5..=9).map(|level| {
             let finder = Finder::new(dictionary.clone(), level).unwrap();
             let model = train(&finder, level, &blocks, 1.0);
-            let mut packer = Packer::new(model, dictionary.len(), level);
+            let mut packer = Packer::new(&model, dictionary.len(), level);
             let mut out = Vec::new();
             blocks.iter().for_each(|block| assert!(packer.pack(&finder, block, &mut out)));
             out.len()

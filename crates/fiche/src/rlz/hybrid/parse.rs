@@ -3,11 +3,13 @@
 use std::ops::Range;
 
 use super::codes::{
-    CONTEXTS, Class, GROUPS, LENGTH_CLASSES, LENGTHS, LITERAL_CLASSES, LONGEST_MATCH,
-    MOST_LITERALS, Source, group, length_class, literal_class, source_classes,
+    CONTEXTS, Class, DICTIONARY, GROUPS, LENGTH_CLASSES, LENGTH_COUNT, LENGTHS, LITERAL_CLASSES,
+    LITERAL_COUNT, LONGEST_MATCH, MOST_LITERALS, NEAR, Source, group, length_class, literal_class,
+    source_classes,
 };
 use super::near::{Match, Near};
-use super::{FIRST_DISTANCES, Parse, REPEATS, Sequence, Text};
+use super::tokens::{Kind, Speller};
+use super::{FIRST_DISTANCES, Parse, REPEATS, Sequence, Text, fast};
 use crate::model::Code;
 use crate::rlz::coder::width;
 use crate::rlz::matcher::common;
@@ -15,7 +17,7 @@ use crate::rlz::matcher::common;
 /// Prices are in sixteenths of a bit.
 pub(super) const BIT: u32 = 16;
 /// What has no codeword.
-const NEVER: u32 = 1 << 20;
+pub(super) const NEVER: u32 = 1 << 20;
 /// So much more than its bits a sequence costs: it takes time to decode. And few long
 /// sequences are what neighbouring blocks of the same price are better off with.
 const SEQUENCE: u32 = 3 * BIT;
@@ -89,10 +91,69 @@ impl Prices {
         prices
     }
 
+    /// Those of blocks of tokens.
+    pub fn of_tokens(speller: &Speller, dictionary_len: usize) -> Prices {
+        const BYTE: u32 = 8 * BIT;
+        let mut prices = Prices {
+            commands: Box::new([NEVER; 512]),
+            lengths: Box::new([[0; LENGTHS]; GROUPS]),
+            literals: Box::new([[BYTE; 256]; CONTEXTS]),
+            contexts: [0; 256],
+            runs: [0; 66],
+            literal: BYTE,
+            sources: [0; 32],
+        };
+        let far_len = fast::offset_len(dictionary_len) as u32;
+        for source in 0..32 {
+            // What a token costs in time, too: a line of the dictionary has to arrive, and what was just
+            // written has to be there before it can be read.
+            let (kind, bytes, time) = match source {
+                0 => (Kind::Again, 0, 24),
+                NEAR..9 => (Kind::Near, 2, 48),
+                9..DICTIONARY if source < NEAR + 16 => (Kind::Near, 2, 24),
+                DICTIONARY.. => (Kind::Far, far_len, 48),
+                _ => continue,
+            };
+            // The bits of a distance count elsewhere.
+            let extra = bits_of(source, dictionary_len);
+            let group = group(source);
+            let least = |literals: usize| {
+                (4..24).map(|len| speller.cost(literals, kind, len)).min().unwrap_or(1)
+            };
+            for (class, &(literals, extra_literals)) in
+                LITERAL_CLASSES[..LITERAL_COUNT].iter().enumerate()
+            {
+                let literals = usize::from(literals) + ((1 << extra_literals) / 2).min(16);
+                let cost = (least(literals) + bytes) * BYTE + time * BIT;
+                let counted = (extra + u32::from(extra_literals)) * BIT;
+                prices.commands[source as usize * 16 + class] = cost.saturating_sub(counted);
+            }
+            for (class, &(len, extra)) in LENGTH_CLASSES[..LENGTH_COUNT - 1].iter().enumerate() {
+                let len = usize::from(len) + ((1 << extra) / 2).min(64);
+                let more = speller.cost(0, kind, len).saturating_sub(least(0));
+                prices.lengths[group][class] = more * BYTE;
+            }
+        }
+        for (literals, slot) in prices.runs.iter_mut().enumerate() {
+            let more = speller.cost(literals, Kind::Near, 8).saturating_sub(speller.cost(
+                0,
+                Kind::Near,
+                8,
+            ));
+            *slot = more * BYTE;
+        }
+        prices
+    }
+
     #[inline(always)]
     fn run(&self, literals: u32) -> u32 {
         self.runs[literals.min(65) as usize]
     }
+}
+
+/// Bits of an offset or a distance that are counted apart from the command.
+fn bits_of(source: u32, dictionary_len: usize) -> u32 {
+    source_classes(width(dictionary_len))[source as usize].1.into()
 }
 
 /// A place of a block, and the cheapest way there that is known.
@@ -240,10 +301,12 @@ impl Ways<'_> {
         let node = &self.node;
         let prices = self.prices;
         let class = literal_class(node.literals.min(MOST_LITERALS));
-        let price = node.price
-            + prices.commands[source.class as usize * 16 + class]
-            + u32::from(LITERAL_CLASSES[class].1) * BIT
-            + source.bits * BIT;
+        let command = prices.commands[source.class as usize * 16 + class];
+        if command >= NEVER {
+            return;
+        }
+        let price =
+            node.price + command + u32::from(LITERAL_CLASSES[class].1) * BIT + source.bits * BIT;
         let lengths = &prices.lengths[group(source.class)];
         let most = most.min(LONGEST_MATCH);
         let [_, b, c, d] = node.history;

@@ -4,7 +4,7 @@
 use super::codes::{
     LITERAL_CLASSES, LONGEST_MATCH, MOST_LITERALS, Source, group, length_class, literal_class,
 };
-use super::parse::{BIT, Prices, put_literals, put_runs};
+use super::parse::{BIT, NEVER, Prices, put_literals, put_runs};
 use super::{FIRST_DISTANCES, Parse, REPEATS, Sequence, Text};
 use crate::rlz::coder::width;
 use crate::rlz::matcher::common;
@@ -132,11 +132,12 @@ impl Quick {
         let mut best = Found::default();
         let mut offer = |len: usize, distance: u32, source: Source| {
             let len = (len as u32).min(LONGEST_MATCH);
-            let price = prices.commands[source.class as usize * 16 + literals]
+            let command = prices.commands[source.class as usize * 16 + literals];
+            let price = command
                 + (literal_bits + source.bits) * BIT
                 + prices.lengths[group(source.class)][length_class(len)];
             let gain = (len * prices.literal) as i32 - price as i32;
-            if gain > best.gain {
+            if gain > best.gain && command < NEVER {
                 best = Found { gain, len, distance };
             }
         };

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::codes::{CONTEXTS, Class, GROUPS, LENGTH_COUNT, LENGTHS, LITERAL_COUNT, Model, group};
 use super::encode::{Encoder, Written};
 use super::parse::Prices;
-use super::{Finder, Parse, Parser, Text};
+use super::tokens::{self, Speller, Tokens};
+use super::{Finder, Level, Parse, Text, fast};
 use crate::model::Code;
 use crate::rlz::matcher::Factor;
 
@@ -142,7 +143,7 @@ pub(crate) fn train(finder: &Finder, level: i32, blocks: &[&[u8]], share: f64) -
     const ROUNDS: usize = 4;
     let dictionary = finder.text();
     let mut model = Arc::new(default_model(dictionary));
-    let mut parser = Parser::new(level);
+    let mut parser = Level::of(level).parser;
     let mut far: Vec<Vec<Factor>> = vec![Vec::new(); blocks.len()];
     blocks.iter().zip(&mut far).for_each(|(block, far)| finder.find(block, far));
     let mut parses = vec![Parse::default(); blocks.len()];
@@ -159,6 +160,26 @@ pub(crate) fn train(finder: &Finder, level: i32, blocks: &[&[u8]], share: f64) -
         (model, classes) = learn(&parses, model, dictionary.len(), want, share);
     }
     model
+}
+
+/// As [`train`], for fast blocks.
+pub(crate) fn train_tokens(finder: &Finder, level: i32, blocks: &[&[u8]]) -> Arc<Tokens> {
+    const ROUNDS: usize = 3;
+    let dictionary = finder.text();
+    let mut all = Arc::new(Tokens::usual());
+    let mut parser = Level::of(level).parser;
+    let (mut far, mut parse) = (Vec::new(), Parse::default());
+    for _ in 0..ROUNDS {
+        let prices = Prices::of_tokens(&Speller::new(all.clone()), dictionary.len());
+        let mut counts = tokens::Counts::default();
+        for &block in blocks {
+            finder.find(block, &mut far);
+            parser.parse(Text { dictionary, block, far: &far }, &prices, &mut parse);
+            fast::count(&parse, dictionary.len(), &mut counts);
+        }
+        all = Arc::new(Tokens::of(&counts));
+    }
+    all
 }
 
 /// Classes that are tried.

@@ -1,0 +1,677 @@
+//! Blocks for fast reads: tokens of a byte, and everything else in whole bytes.
+//!
+//! # hybrid-fast
+//!
+//! | size | field | meaning |
+//! |---|---|---|
+//! | varint | tokens | how many |
+//! | varint | size of offsets | in bytes |
+//! | | literals | as they are; what the other fields leave |
+//! | | offsets | of each token that has one: 2 bytes for a distance; 3 for an offset into the dictionary, 4 where it is longer than 2^24 bytes |
+//! | 1 each | tokens | what each stands for is in the model |
+//!
+//! A block is its tokens one after the other, each its literals and then its match. A distance is
+//! how far back in the block the match starts. To go on with the distance of the match before counts
+//! as if the dictionary stood before the block. A match lies wholly in the dictionary or wholly in the block.
+
+use super::decode::Copy;
+use super::kernel;
+use super::tokens::{Counts, Entry, Kind, NEAR_BITS, Speller, Sums, TOKENS, Tokens};
+use super::{Parse, Sequence};
+use crate::rlz::Dictionary;
+use crate::rlz::coder::Scratch;
+use crate::rlz::memory::prefetch;
+use crate::wire::{Put, Take, load_u32};
+
+/// Tokens that are read before the first of them is copied.
+const BATCH: usize = 1024;
+/// Before the first match.
+pub(super) const FIRST_DISTANCE: u32 = 1;
+
+/// Bytes of an offset into a dictionary of this length: more than a distance has.
+pub(super) fn offset_len(dictionary_len: usize) -> usize {
+    if dictionary_len > 1 << 24 { 4 } else { 3 }
+}
+
+/// Writes blocks; one for each thread.
+#[derive(Default)]
+pub(super) struct Sink {
+    tokens: Vec<u8>,
+    offsets: Vec<u8>,
+}
+
+impl Sink {
+    /// Appends the stored bytes of a block. False where a distance is too far.
+    pub fn encode(
+        &mut self,
+        speller: &Speller,
+        dictionary_len: usize,
+        parse: &Parse,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Sink { tokens, offsets } = self;
+        tokens.clear();
+        offsets.clear();
+        let width = offset_len(dictionary_len);
+        let (mut at, mut last, mut used) = (0, FIRST_DISTANCE, 0);
+        for sequence in &parse.sequences {
+            let (literals, len) = (usize::from(sequence.literals), usize::from(sequence.len));
+            at += literals;
+            used += literals;
+            let kind = kind(sequence, dictionary_len + at, dictionary_len, last);
+            match kind {
+                Kind::None | Kind::Again => {}
+                Kind::Near => match u16::try_from(sequence.distance) {
+                    Ok(distance) => offsets.put_u16(distance),
+                    Err(_) => return false,
+                },
+                Kind::Far => {
+                    let offset = (dictionary_len + at) as u32 - sequence.distance;
+                    offsets.put_u32(offset);
+                    offsets.truncate(offsets.len() + width - 4);
+                }
+            }
+            if kind != Kind::None {
+                last = sequence.distance;
+            }
+            speller.spell(literals, kind, len, |token| tokens.push(token));
+            at += len;
+        }
+        speller.spell(parse.literals.len() - used, Kind::None, 0, |token| tokens.push(token));
+        out.put_varint(tokens.len() as u64);
+        out.put_varint(offsets.len() as u64);
+        for field in [&parse.literals, offsets, tokens] {
+            out.put(field);
+        }
+        true
+    }
+}
+
+/// Counts what a block's tokens are to say.
+pub(super) fn count(parse: &Parse, dictionary_len: usize, counts: &mut Counts) {
+    let (mut behind, mut last) = (dictionary_len, FIRST_DISTANCE);
+    for sequence in &parse.sequences {
+        let (literals, len) = (usize::from(sequence.literals), usize::from(sequence.len));
+        let kind = kind(sequence, behind + literals, dictionary_len, last);
+        if kind != Kind::None {
+            last = sequence.distance;
+        }
+        counts.add(literals, kind, len);
+        behind += literals + len;
+    }
+}
+
+/// How the match of a sequence is written that stands at `behind`, counted from the front of the
+/// dictionary, where the match before has this distance.
+fn kind(sequence: &Sequence, behind: usize, dictionary_len: usize, last: u32) -> Kind {
+    match sequence {
+        Sequence { len: 0, .. } => Kind::None,
+        Sequence { distance, .. } if *distance == last => Kind::Again,
+        Sequence { distance, .. } if behind - (*distance as usize) < dictionary_len => Kind::Far,
+        _ => Kind::Near,
+    }
+}
+
+/// The fields of a block.
+pub(super) struct Fields<'a> {
+    pub tokens: &'a [u8],
+    /// Literals, and everything behind them; offsets, and the tokens.
+    pub literals: &'a [u8],
+    pub offsets: &'a [u8],
+    literal_count: usize,
+    offset_size: usize,
+}
+
+impl<'a> Fields<'a> {
+    fn of(stored: &'a [u8]) -> Option<Fields<'a>> {
+        let mut take = Take::new(stored, "block", 0);
+        let mut count = || take.count(stored.len() as u64).ok();
+        let (tokens, offset_size) = (count()?, count()?);
+        let literals = take.bytes(take.remaining()).ok()?;
+        let at_tokens = literals.len().checked_sub(tokens)?;
+        let literal_count = at_tokens.checked_sub(offset_size)?;
+        let (offsets, tokens) = (&literals[literal_count..], &literals[at_tokens..]);
+        Some(Fields { tokens, literals, offsets, literal_count, offset_size })
+    }
+
+    /// The offset at a place that has so many bits; any, where there is none.
+    #[inline(always)]
+    fn offset(&self, at: usize, bits: u8) -> u32 {
+        let word = match self.offsets.get(at..at + 4) {
+            Some(four) => load_u32(four, 0),
+            None => self.last_offset(at),
+        };
+        (u64::from(word) & !(u64::MAX << bits)) as u32
+    }
+
+    #[cold]
+    fn last_offset(&self, at: usize) -> u32 {
+        let bytes = self.offsets.get(at..).unwrap_or_default();
+        let value = |(i, &byte): (usize, &u8)| u32::from(byte) << (8 * i);
+        bytes.iter().take(4).enumerate().map(value).sum()
+    }
+}
+
+/// What a thread keeps between blocks.
+#[derive(Default)]
+pub(super) struct Room {
+    sequences: Vec<Sequence>,
+    front: Vec<u8>,
+    marks: Vec<Sums>,
+}
+
+/// How long the block is, as far as its tokens say; at most `limit`.
+pub(in crate::rlz) fn block_len(
+    tokens: Option<&Tokens>,
+    stored: &[u8],
+    limit: usize,
+) -> Option<usize> {
+    let (tokens, fields) = (tokens?, Fields::of(stored)?);
+    let mut len = 0;
+    for chunk in fields.tokens.chunks(128) {
+        len += tokens.sum(chunk).text;
+        if len > limit {
+            return None;
+        }
+    }
+    Some(len)
+}
+
+/// Fills `dst` with the bytes from `start` on of a block of `block_len` bytes.
+pub(in crate::rlz) fn decode(
+    dictionary: &Dictionary,
+    tokens: Option<&Tokens>,
+    stored: &[u8],
+    block_len: usize,
+    (start, dst): (usize, &mut [u8]),
+    scratch: &mut Scratch,
+) -> Option<()> {
+    let (tokens, fields) = (tokens?, Fields::of(stored)?);
+    let room = &mut scratch.hybrid.fast;
+    if dst.len() <= POINT && dst.len() * 8 < block_len {
+        let far_len = offset_len(dictionary.len());
+        let point = Point { dictionary, far_len, tokens, fields: &fields };
+        if let Some(done) = point.read(start, dst, &mut room.marks) {
+            return done;
+        }
+    }
+    let Room { sequences, front, .. } = room;
+    if start == 0 {
+        return decode_front::<true>(dictionary, tokens, &fields, block_len, dst, sequences);
+    }
+    let end = start + dst.len();
+    front.resize(front.len().max(end), 0);
+    decode_front::<true>(dictionary, tokens, &fields, block_len, &mut front[..end], sequences)?;
+    dst.copy_from_slice(&front[start..end]);
+    Some(())
+}
+
+/// Fills `dst` with the front of a block.
+///
+/// ```text
+/// for token in tokens:
+///     distance = that of before | next near | place - next far
+///     out += next literals;  out += out[-distance..][..len]
+/// ```
+fn decode_front<const KERNEL: bool>(
+    dictionary: &Dictionary,
+    tokens: &Tokens,
+    fields: &Fields<'_>,
+    block_len: usize,
+    dst: &mut [u8],
+    sequences: &mut Vec<Sequence>,
+) -> Option<()> {
+    let end = dst.len();
+    let entries = tokens.entries(offset_len(dictionary.len()));
+    let mut progress = Progress::default();
+    // It adds to addresses what may have 32 bits.
+    if KERNEL && usize::BITS == 64 {
+        progress = kernel::tokens(entries, fields, dictionary.padded(), dst);
+    }
+    let mut reader = Reader {
+        entries,
+        fields,
+        padded: dictionary.padded(),
+        behind: (dictionary.len() + progress.text) as u32,
+        end: (dictionary.len() + end) as u32,
+        distance: progress.distance,
+        offset: progress.offset,
+    };
+    let mut copy =
+        Copy::new(dictionary, fields.literals, dst).from(progress.text, progress.literals);
+    for batch in fields.tokens[progress.tokens..].chunks(BATCH) {
+        reader.read(batch, sequences);
+        copy.run::<KERNEL>(sequences)?;
+        if copy.is_full() {
+            break;
+        }
+    }
+    copy.finish(fields.literal_count, block_len)?;
+    // Of a whole block everything is needed, once.
+    let is_all = reader.offset == fields.offset_size && reader.behind == reader.end;
+    (end < block_len || is_all).then_some(())
+}
+
+/// How far a block is decoded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Progress {
+    pub tokens: usize,
+    pub text: usize,
+    pub literals: usize,
+    /// Bytes of offsets.
+    pub offset: usize,
+    /// That of the last match, as if the dictionary stood before the block.
+    pub distance: u32,
+}
+
+impl Default for Progress {
+    fn default() -> Progress {
+        Progress { tokens: 0, text: 0, literals: 0, offset: 0, distance: FIRST_DISTANCE }
+    }
+}
+
+/// Makes sequences of tokens.
+struct Reader<'a> {
+    entries: &'a [Entry; TOKENS],
+    fields: &'a Fields<'a>,
+    padded: &'a [u8],
+    /// Length of the dictionary and what of the block is before the next token; where to stop.
+    behind: u32,
+    end: u32,
+    distance: u32,
+    /// Bytes of offsets that were read.
+    offset: usize,
+}
+
+impl Reader<'_> {
+    /// Those of some tokens, as far as they are needed, asking for what they copy. What they say may be
+    /// anything.
+    fn read(&mut self, tokens: &[u8], sequences: &mut Vec<Sequence>) {
+        sequences.clear();
+        for &token in tokens {
+            if self.behind >= self.end {
+                break;
+            }
+            let Entry { literals, len, bits, bytes } = self.entries[usize::from(token)];
+            let value = self.fields.offset(self.offset, bits);
+            self.offset += usize::from(bytes);
+            self.behind = self.behind.wrapping_add(literals.into());
+            if bits > NEAR_BITS {
+                prefetch(self.padded, value as usize);
+                self.distance = self.behind.wrapping_sub(value);
+            } else if bits > 0 {
+                self.distance = value;
+            }
+            self.behind = self.behind.wrapping_add(len.into());
+            let (literals, len) = (literals.into(), len.into());
+            sequences.push(Sequence { literals, len, distance: self.distance });
+        }
+    }
+}
+
+/// A read of more bytes decodes the block up to there.
+const POINT: usize = 1024;
+/// Tokens between two marks.
+const STEP: usize = 16;
+/// A match whose text is a copy of a copy: so many of them are followed.
+const DEPTH: u32 = 24;
+/// Tokens that are looked at for a distance.
+const BACK: usize = 256;
+
+/// Reads a few bytes: finds the token that has them, and follows it where it leads.
+struct Point<'a> {
+    dictionary: &'a Dictionary,
+    far_len: usize,
+    tokens: &'a Tokens,
+    fields: &'a Fields<'a>,
+}
+
+/// A token, and what all before it add up to.
+#[derive(Clone, Copy)]
+struct Cursor {
+    token: usize,
+    before: Sums,
+}
+
+impl Sums {
+    #[inline(always)]
+    fn plus(self, other: Sums) -> Sums {
+        Sums {
+            text: self.text + other.text,
+            literals: self.literals + other.literals,
+            near: self.near + other.near,
+            far: self.far + other.far,
+        }
+    }
+}
+
+impl Point<'_> {
+    /// Fills `dst` with the bytes from `start` on. `None` where that would take too long,
+    /// `Some(None)` where it cannot be done.
+    fn read(&self, start: usize, dst: &mut [u8], marks: &mut Vec<Sums>) -> Option<Option<()>> {
+        let end = start + dst.len();
+        marks.clear();
+        let mut sum = Sums::default();
+        for chunk in self.fields.tokens.chunks(STEP) {
+            marks.push(sum);
+            sum = sum.plus(self.tokens.sum(chunk));
+            if sum.text >= end {
+                break;
+            }
+        }
+        let mut budget = 8 * dst.len();
+        self.copy(start, dst, marks, DEPTH, &mut budget)
+    }
+
+    /// The token in which the byte at `start` of the block is.
+    #[inline(always)]
+    fn seek(&self, start: usize, marks: &[Sums]) -> Option<Cursor> {
+        let mark = marks.partition_point(|mark| mark.text <= start).checked_sub(1)?;
+        let mut cursor = Cursor { token: mark * STEP, before: marks[mark] };
+        loop {
+            let next = self.next(cursor)?;
+            if next.before.text > start {
+                return Some(cursor);
+            }
+            cursor = next;
+        }
+    }
+
+    #[inline(always)]
+    fn next(&self, cursor: Cursor) -> Option<Cursor> {
+        let token = self.tokens.get(*self.fields.tokens.get(cursor.token)?);
+        let own = Sums {
+            text: token.text(),
+            literals: token.literals.into(),
+            near: usize::from(token.kind == Kind::Near),
+            far: usize::from(token.kind == Kind::Far),
+        };
+        Some(Cursor { token: cursor.token + 1, before: cursor.before.plus(own) })
+    }
+
+    /// What is read for a token.
+    #[inline(always)]
+    fn offset(&self, cursor: Cursor, bits: u8) -> u32 {
+        let before = usize::from(NEAR_BITS / 8) * cursor.before.near;
+        self.fields.offset(before + self.far_len * cursor.before.far, bits)
+    }
+
+    /// The distance of a token's match. `None` where it is too far to look for.
+    #[inline(always)]
+    fn distance(&self, mut cursor: Cursor) -> Option<u32> {
+        for _ in 0..BACK {
+            let token = self.tokens.get(self.fields.tokens[cursor.token]);
+            let at = cursor.before.text + usize::from(token.literals);
+            match token.kind {
+                Kind::Near => return Some(self.offset(cursor, NEAR_BITS)),
+                Kind::Far => {
+                    let behind = (self.dictionary.len() + at) as u32;
+                    return Some(behind.wrapping_sub(self.offset(cursor, 8 * self.far_len as u8)));
+                }
+                Kind::None | Kind::Again => {}
+            }
+            let Some(token) = cursor.token.checked_sub(1) else { return Some(FIRST_DISTANCE) };
+            let before = self.tokens.get(self.fields.tokens[token]);
+            cursor.token = token;
+            cursor.before.text -= before.text();
+            cursor.before.near -= usize::from(before.kind == Kind::Near);
+            cursor.before.far -= usize::from(before.kind == Kind::Far);
+        }
+        None
+    }
+
+    fn copy(
+        &self,
+        start: usize,
+        dst: &mut [u8],
+        marks: &[Sums],
+        depth: u32,
+        budget: &mut usize,
+    ) -> Option<Option<()>> {
+        let Some(mut cursor) = self.seek(start, marks) else { return Some(None) };
+        let mut done = 0;
+        loop {
+            let token = self.tokens.get(self.fields.tokens[cursor.token]);
+            // Bytes of the token that are before what is wanted.
+            let mut skip = start + done - cursor.before.text;
+            let literals = usize::from(token.literals);
+            if let Some(left) = literals.checked_sub(skip) {
+                let from = cursor.before.literals + skip;
+                let now = left.min(dst.len() - done);
+                if from + now > self.fields.literal_count {
+                    return Some(None);
+                }
+                copy_some(&self.fields.literals[from..], &mut dst[done..], now);
+                done += now;
+                skip = literals;
+            }
+            let skip = skip - literals;
+            let now = (usize::from(token.len) - skip).min(dst.len() - done);
+            if now > 0 {
+                let distance = self.distance(cursor)? as usize;
+                let at = cursor.before.text + literals;
+                let Some(from) = (self.dictionary.len() + at).checked_sub(distance) else {
+                    return Some(None);
+                };
+                match from.checked_sub(self.dictionary.len()) {
+                    None if from + usize::from(token.len) > self.dictionary.len() => {
+                        return Some(None);
+                    }
+                    None => {
+                        copy_some(&self.dictionary.padded()[from + skip..], &mut dst[done..], now);
+                    }
+                    Some(from) if from >= at => return Some(None),
+                    Some(from) => {
+                        let from = from + skip;
+                        // What is before the piece is to be found first, the rest is in it.
+                        let before = start.saturating_sub(from).min(now);
+                        if before > 0 {
+                            let depth = depth.checked_sub(1)?;
+                            *budget = budget.checked_sub(before)?;
+                            let dst = &mut dst[done..done + before];
+                            if self.copy(from, dst, marks, depth, budget)?.is_none() {
+                                return Some(None);
+                            }
+                        }
+                        for k in before..now {
+                            dst[done + k] = dst[from + k - start];
+                        }
+                    }
+                }
+                done += now;
+            }
+            if done == dst.len() {
+                return Some(Some(()));
+            }
+            cursor = match self.next(cursor) {
+                Some(next) if next.token < self.fields.tokens.len() => next,
+                _ => return Some(None),
+            };
+        }
+    }
+}
+
+/// Copies the first bytes; where there is room for it, as if they were as many as most are.
+#[inline(always)]
+fn copy_some(from: &[u8], to: &mut [u8], len: usize) {
+    const SOME: usize = 32;
+    match (from.first_chunk::<SOME>(), to.first_chunk_mut::<SOME>()) {
+        (Some(from), Some(to)) if len <= SOME => *to = *from,
+        _ => to[..len].copy_from_slice(&from[..len]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::rlz::hybrid::{FAST_LEVELS, Finder, Packer, train_tokens};
+    use crate::testing::Random;
+
+    /// Pieces of the dictionary, of itself, and other bytes in turn.
+    fn text(dictionary: &[u8], random: &mut Random, len: usize) -> Vec<u8> {
+        let mut text = Vec::new();
+        while text.len() < len {
+            let piece = 1 + random.below(90) as usize;
+            match random.below(8) {
+                0 => text.extend(random.bytes(piece / 4)),
+                1 => text.extend(vec![random.below(256) as u8; piece * 9]),
+                2 | 3 if text.len() > 5000 => {
+                    let most = 1 << (1 + random.below(12));
+                    let back = 1 + random.below(most) as usize;
+                    (0..piece).for_each(|_| text.push(text[text.len() - back]));
+                }
+                _ => {
+                    let at = random.below(dictionary.len().max(1) as u64) as usize;
+                    text.extend(&dictionary[at..dictionary.len().min(at + piece)]);
+                }
+            }
+        }
+        text.truncate(len);
+        text
+    }
+
+    /// What the loop of the kernel and what its twin make of stored bytes.
+    fn both(
+        dictionary: &Dictionary,
+        tokens: &Tokens,
+        stored: &[u8],
+        len: usize,
+        end: usize,
+    ) -> [Option<Vec<u8>>; 2] {
+        let Some(fields) = Fields::of(stored) else { return [None, None] };
+        let (mut dst, mut room) = (vec![0xAA; end], Vec::new());
+        let fast = decode_front::<true>(dictionary, tokens, &fields, len, &mut dst, &mut room);
+        let fast = fast.map(|()| dst.clone());
+        let safe = decode_front::<false>(dictionary, tokens, &fields, len, &mut dst, &mut room);
+        [fast, safe.map(|()| dst)]
+    }
+
+    /// Any pieces of a block that is one are what they are when all of it is read.
+    fn check_pieces(
+        dictionary: &Dictionary,
+        tokens: &Tokens,
+        stored: &[u8],
+        block: &[u8],
+        random: &mut Random,
+    ) {
+        let mut scratch = Scratch::default();
+        for _ in 0..20 {
+            let start = random.below(block.len() as u64) as usize;
+            let most = (block.len() - start).min(1 + random.below(500) as usize);
+            let mut piece = vec![0xAA; most];
+            let read = (start, &mut piece[..]);
+            let done = decode(dictionary, Some(tokens), stored, block.len(), read, &mut scratch);
+            assert!(done.is_some() && piece == block[start..start + most], "{start}+{most}");
+        }
+    }
+
+    #[test]
+    fn the_kernel_does_what_its_safe_twin_does_and_so_do_pieces() {
+        let mut random = Random(22);
+        for dictionary_len in [0, 1, 40, 30_000] {
+            let dictionary = Arc::new(Dictionary::new(random.text(dictionary_len)).unwrap());
+            let sample = text(dictionary.as_bytes(), &mut random, 60_000);
+            let blocks: Vec<&[u8]> = sample.chunks(4096).collect();
+            for level in FAST_LEVELS {
+                let finder = Finder::new(dictionary.clone(), level).unwrap();
+                let tokens = train_tokens(&finder, level, &blocks);
+                let mut packer = Packer::fast(tokens.clone(), dictionary.len(), level);
+                let (mut taken, mut refused) = (0, 0);
+                for len in [1, 100, 1000, 4096, 16_384, 120_000] {
+                    let block = text(dictionary.as_bytes(), &mut random, len);
+                    let mut stored = Vec::new();
+                    assert!(packer.pack(&finder, &block, &mut stored));
+                    assert_eq!(block_len(Some(&tokens), &stored, len), Some(len));
+                    assert_eq!(block_len(Some(&tokens), &stored, len - 1), None);
+                    for end in [0, 1, len / 3, len / 2, len - len.min(5), len] {
+                        let [fast, safe] = both(&dictionary, &tokens, &stored, len, end);
+                        assert_eq!(fast.as_deref(), Some(&block[..end]), "{end} of {len}");
+                        assert!(safe == fast, "{end} of {len}");
+                    }
+                    check_pieces(&dictionary, &tokens, &stored, &block, &mut random);
+                    for _ in 0..200 {
+                        let mut damaged = stored.clone();
+                        for _ in 0..=random.below(4) {
+                            let at = random.below(damaged.len() as u64) as usize;
+                            damaged[at] ^= 1 << random.below(8);
+                        }
+                        let end = random.below(len as u64 + 1) as usize;
+                        let [fast, safe] = both(&dictionary, &tokens, &damaged, len, end);
+                        assert!(safe == fast, "{end} of {len}");
+                        let [whole, _] = both(&dictionary, &tokens, &damaged, len, len);
+                        match whole {
+                            Some(whole) => {
+                                taken += 1;
+                                check_pieces(&dictionary, &tokens, &damaged, &whole, &mut random);
+                            }
+                            None => refused += 1,
+                        }
+                    }
+                }
+                assert!(taken > 50 && refused > 50, "{taken}, {refused}");
+            }
+        }
+    }
+
+    #[test]
+    fn copies_of_copies_of_copies_are_read_in_pieces() {
+        // Each token copies what the one before it copied: too deep to be followed.
+        let tokens = Tokens::usual();
+        let speller = Speller::new(Arc::new(tokens.clone()));
+        let (mut said, mut offsets) = (Vec::new(), Vec::new());
+        let literals = Random(3).bytes(50);
+        speller.spell(50, Kind::Near, 50, |token| said.push(token));
+        offsets.put_u16(50);
+        let mut block = [literals.clone(), literals.clone()].concat();
+        for i in 0..2000 {
+            let distance = 40 + i % 11;
+            speller.spell(0, Kind::Near, 7, |token| said.push(token));
+            offsets.put_u16(distance as u16);
+            (0..7).for_each(|_| block.push(block[block.len() - distance]));
+        }
+        let mut stored = Vec::new();
+        stored.put_varint(said.len() as u64);
+        stored.put_varint(offsets.len() as u64);
+        [literals, offsets, said].iter().for_each(|field| stored.put(field));
+        let dictionary = Dictionary::new(Vec::new()).unwrap();
+        let [fast, safe] = both(&dictionary, &tokens, &stored, block.len(), block.len());
+        assert!(fast == safe && fast.as_deref() == Some(&block[..]));
+        check_pieces(&dictionary, &tokens, &stored, &block, &mut Random(8));
+        let point = Point {
+            dictionary: &dictionary,
+            far_len: 3,
+            tokens: &tokens,
+            fields: &Fields::of(&stored).unwrap(),
+        };
+        assert!(point.read(block.len() - 40, &mut [0; 40], &mut Vec::new()).is_none());
+        assert!(point.read(60, &mut [0; 40], &mut Vec::new()) == Some(Some(())));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_decoded_or_refused_by_both_alike(
+            literals in proptest::collection::vec(any::<u8>(), 0..300),
+            offsets in proptest::collection::vec(0u8..9, 0..100),
+            said in proptest::collection::vec(any::<u8>(), 0..200),
+            len in 1usize..3000,
+            dictionary_len in 0usize..3000,
+        ) {
+            let mut random = Random(4);
+            let dictionary = Dictionary::new(random.text(dictionary_len)).unwrap();
+            let tokens = Tokens::usual();
+            let mut stored = Vec::new();
+            stored.put_varint(said.len() as u64);
+            stored.put_varint(offsets.len() as u64);
+            [literals, offsets, said].iter().for_each(|field| stored.put(field));
+            for len in [len, block_len(Some(&tokens), &stored, 1 << 20).unwrap_or(1)] {
+                let [fast, safe] = both(&dictionary, &tokens, &stored, len, len);
+                prop_assert!(fast == safe);
+                let [fast, safe] = both(&dictionary, &tokens, &stored, len, len / 2);
+                prop_assert!(fast == safe);
+            }
+        }
+    }
+}
