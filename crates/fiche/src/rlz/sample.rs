@@ -61,7 +61,7 @@ impl Sampling {
     /// Takes the samples that cover most of what the blocks of the collection have in common, the most
     /// useful first, in place of evenly spaced ones. Nothing that only one block has is
     /// taken: the dictionary may become shorter, or empty. Reads the collection twice (of more than 512 MiB
-    /// evenly spaced parts), at some 10 MB/s in all, with up to 170 MB of memory.
+    /// evenly spaced parts), at some 40 MB/s in all, with up to 200 MB of memory.
     ///
     /// After Liao, Petri, Moffat and Wirth, *Effective construction of relative Lempel-Ziv
     /// dictionaries* (2016).
