@@ -75,10 +75,10 @@ pub enum Coding {
     ZstdDict = 22,
     /// Copies out of the dictionary and out of the block itself, written with codes that all blocks
     /// share. The smallest; read faster than what builds tables for each block. Levels 5 to 9, which
-    /// are read equally fast; those from 1 to 4 are `Fast`.
+    /// are read about equally fast; those from 1 to 4 are `Fast`.
     Hybrid = 23,
-    /// Copies out of the dictionary and out of the block itself, in whole bytes: as fast to read as lz4,
-    /// and smaller. Point reads as with `Uv`. Levels 1 to 4.
+    /// Copies out of the dictionary and out of the block itself, in whole bytes: about as fast to
+    /// read as lz4, and smaller. A point read costs only the copies that lead to it. Levels 1 to 4.
     Fast = 24,
 }
 
