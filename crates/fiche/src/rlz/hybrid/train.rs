@@ -272,3 +272,18 @@ fn fit(
     }
     Fit { model, classes, size }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_class_of_most_blocks_comes_first() {
+        let [rare, common] = [b"aaaa", b"zzzz"].map(|text| default_model(text).classes.remove(0));
+        assert!(rare != common);
+        let model = Arc::new(Model::new(vec![rare.clone(), common.clone()]));
+        let (model, classes) = by_use(Fit { model, classes: vec![1, 0, 1, 1], size: 0.0 });
+        assert_eq!(classes, [0, 1, 0, 0]);
+        assert!(model.classes == [common, rare]);
+    }
+}
