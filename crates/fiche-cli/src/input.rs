@@ -104,11 +104,26 @@ impl Blocks {
         }
     }
 
-    /// Fails where a dictionary is asked for, but a method that has none.
+    /// Fails where a dictionary is asked for, but a method that has none; and where a method
+    /// has no such level.
     pub fn check(&self, coding: Option<Coding>) -> Result<(), Failed> {
-        match self.dictionary.is_given() && coding.is_none() {
-            true => Err(Failed::usage("this method has no dictionary: see --method")),
-            false => Ok(()),
+        if self.dictionary.is_given() && coding.is_none() {
+            return Err(Failed::usage("this method has no dictionary: see --method"));
+        }
+        let levels = match (coding, self.method) {
+            (Some(coding), _) => Some((coding.name(), coding.levels())),
+            (None, Some(Method::Codec(codec))) => Some((codec.name(), codec.levels())),
+            _ => None,
+        };
+        match (levels, self.level) {
+            (Some((name, levels)), Some(level)) if !levels.contains(&level) => {
+                let (first, last) = levels.into_inner();
+                Err(Failed::usage(match first == last {
+                    true => format!("{name} has no levels"),
+                    false => format!("{name} has the levels {first} to {last}, not {level}"),
+                }))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -904,8 +904,17 @@ fn methods_with_a_dictionary_pack_and_read_like_any_other() {
     for i in 0..5 {
         fs::write(place.path(&format!("in/{i}")), text(60_000 + i, i as u64 % 3)).unwrap();
     }
-    let all =
-        ["rlz-uv", "rlz-pv", "rlz-zz", "rlz-zzz", "rlz-zz-primed", "zlib-primed", "zstd-dict"];
+    let all = [
+        "rlz-uv",
+        "rlz-pv",
+        "rlz-zz",
+        "rlz-zzz",
+        "rlz-zz-primed",
+        "zlib-primed",
+        "zstd-dict",
+        "hybrid",
+        "hybrid-fast",
+    ];
     for method in all {
         let file = format!("{method}.fiche");
         place.ok(&["pack", "in", "-o", &file, "--method", method, "--dict", "16K"]);
@@ -921,7 +930,8 @@ fn methods_with_a_dictionary_pack_and_read_like_any_other() {
         assert_eq!(info["method"], method);
         assert_eq!(info["dictionaries"][0]["logical_bytes"], 16 << 10);
         assert!(info["dictionary_bytes"].as_u64().unwrap() > 100);
-        assert_eq!(info["model_bytes"].as_u64().unwrap() > 0, method == "rlz-zz-primed");
+        let has_model = ["rlz-zz-primed", "hybrid", "hybrid-fast"].contains(&method);
+        assert_eq!(info["model_bytes"].as_u64().unwrap() > 0, has_model, "{method}");
         // The same bytes for any number of threads.
         let again = ["pack", "in", "-o", "2.fiche", "--method", method, "--dict", "16K", "-fT1"];
         place.ok(&again);
@@ -1025,6 +1035,10 @@ fn wrong_options_of_dictionaries_are_refused() {
         (2, &["--method", "rlz-zz", "--level", "13"]),
         (2, &["--method", "zlib-primed", "--level", "10"]),
         (2, &["--method", "zstd-dict", "--level", "0"]),
+        (2, &["--method", "hybrid", "--level", "0"]),
+        (2, &["--method", "hybrid-fast", "--level", "5"]),
+        (2, &["--method", "zstd", "--level", "23"]),
+        (2, &["--method", "copy", "--level", "1"]),
         (2, &["--method", "rlz-zzz", "--min-literal", "0"]),
         (2, &["--method", "rlz-uv", "--dict", "0"]),
         (2, &["--method", "rlz-uv", "--sample", "0"]),
@@ -1037,4 +1051,23 @@ fn wrong_options_of_dictionaries_are_refused() {
     }
     let error = place.fails(2, &pack(&["--method", "rlz-xy"]));
     assert!(error.contains("rlz-zz-primed"), "{error}");
+    let error = place.fails(2, &pack(&["--method", "hybrid", "--level", "10"]));
+    assert!(error.contains("hybrid has the levels 1 to 9, not 10"), "{error}");
+}
+
+#[test]
+fn the_lower_levels_of_hybrid_are_for_fast_reads() {
+    let place = Place::new();
+    fs::write(place.path("a"), text(100_000, 1)).unwrap();
+    for (level, method) in [("1", "hybrid-fast"), ("4", "hybrid-fast"), ("5", "hybrid")] {
+        let file = format!("{level}.fiche");
+        place.ok(&["pack", "a", "-o", &file, "--method", "hybrid", "--level", level]);
+        let info = String::from_utf8(place.ok(&["info", &file, "--json"])).unwrap();
+        let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+        assert_eq!(
+            (&info["method"], &info["level"]),
+            (&method.into(), &level.parse::<i32>().unwrap().into())
+        );
+        assert!(place.ok(&["cat", &file, "--record", "a"]) == text(100_000, 1));
+    }
 }

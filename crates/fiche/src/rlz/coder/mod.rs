@@ -270,7 +270,8 @@ impl Coder {
             return Err(coding.not_compiled_in());
         }
         if !coding.levels().contains(&level) {
-            return Err(Error::invalid("this method has no such level"));
+            let (first, last) = coding.levels().into_inner();
+            return Err(Error::invalid(format!("{coding} has the levels {first} to {last}")));
         }
         let coding = coding.at_level(level);
         let need = Coder::memory_for(coding, level, dictionary.len() as u64);
