@@ -298,13 +298,16 @@ fn decode_front<const KERNEL: bool>(
     for batch in fields.tokens[progress.tokens..].chunks(BATCH) {
         reader.read(batch, sequences);
         copy.run::<KERNEL>(sequences)?;
+        progress.tokens += sequences.len();
         if copy.is_full() {
             break;
         }
     }
     copy.finish(fields.literal_count, block_len)?;
     // Of a whole block everything is needed, once.
-    let is_all = reader.offset == fields.offset_size && reader.behind == reader.end;
+    let is_all = progress.tokens == fields.tokens.len()
+        && reader.offset == fields.offset_size
+        && reader.behind == reader.end;
     (end < block_len || is_all).then_some(())
 }
 
@@ -725,6 +728,24 @@ mod tests {
         };
         assert!(point.read(block.len() - 40, &mut [0; 40], &mut Vec::new()).is_none());
         assert!(point.read(60, &mut [0; 40], &mut Vec::new()) == Some(Some(())));
+    }
+
+    #[test]
+    fn a_block_has_no_token_too_many_and_no_literal_or_offset() {
+        let (tokens, dictionary) = (Tokens::usual(), Dictionary::new(vec![7; 100]).unwrap());
+        let speller = Speller::new(Arc::new(tokens.clone()));
+        let mut said = Vec::new();
+        speller.spell(100, Kind::Far, 100, |token| said.push(token));
+        for (literals, offsets, more) in [(100, 3, 0), (101, 3, 0), (100, 4, 0), (100, 3, 1)] {
+            let mut said = said.clone();
+            (0..more).for_each(|_| speller.spell(0, Kind::Again, 1, |token| said.push(token)));
+            let mut stored = Vec::new();
+            stored.put_varint(said.len() as u64);
+            stored.put_varint(offsets as u64);
+            [vec![1; literals], vec![0; offsets], said].iter().for_each(|field| stored.put(field));
+            let [fast, safe] = both(&dictionary, &tokens, &stored, 200, 200);
+            assert!(fast == safe && fast.is_some() == (literals + offsets + more == 103));
+        }
     }
 
     proptest! {

@@ -2,6 +2,8 @@
 //!
 //! # Tokens
 //!
+//! The model of hybrid-fast:
+//!
 //! | size | field | meaning |
 //! |---|---|---|
 //! | 256 | literals | of each of the 256 tokens: how many literals it has |
