@@ -243,7 +243,7 @@ pub(in crate::rlz) fn decode(
 ) -> Option<()> {
     let (tokens, fields) = (tokens?, Fields::of(stored)?);
     let room = &mut scratch.hybrid.fast;
-    if dst.len() <= POINT && dst.len() * 8 < block_len {
+    if (1..=POINT).contains(&dst.len()) && dst.len() * 8 < block_len {
         let far_len = offset_len(dictionary.len());
         fields.ask_ahead(start, block_len);
         let point = Point { dictionary, far_len, tokens, fields: &fields };
@@ -617,9 +617,10 @@ mod tests {
         random: &mut Random,
     ) {
         let mut scratch = Scratch::default();
-        for _ in 0..20 {
-            let start = random.below(block.len() as u64) as usize;
-            let most = (block.len() - start).min(1 + random.below(500) as usize);
+        for i in 0..20 {
+            let start = random.below(block.len() as u64 + 1) as usize;
+            let most =
+                (block.len() - start).min(if i == 0 { 0 } else { 1 + random.below(500) as usize });
             let mut piece = vec![0xAA; most];
             let read = (start, &mut piece[..]);
             let done = decode(dictionary, Some(tokens), stored, block.len(), read, &mut scratch);

@@ -329,16 +329,19 @@ mod tests {
         };
         let blocks: Vec<Vec<u8>> = (0..48).map(block).collect();
         let blocks: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
-        let stored = (5..=9).map(|level| {
+        let stored = LEVELS.map(|level| {
             let finder = Finder::new(dictionary.clone(), level).unwrap();
-            let model = train(&finder, level, &blocks, 1.0);
-            let mut packer = Packer::new(&model, dictionary.len(), level);
+            let len = dictionary.len();
+            let mut packer = match FAST_LEVELS.contains(&level) {
+                true => Packer::fast(train_tokens(&finder, level, &blocks), len, level),
+                false => Packer::new(&train(&finder, level, &blocks, 1.0), len, level),
+            };
             let mut out = Vec::new();
             blocks.iter().for_each(|block| assert!(packer.pack(&finder, block, &mut out)));
             out.len()
         });
         let stored: Vec<usize> = stored.collect();
         assert!(stored.windows(2).all(|two| two[1] <= two[0] + two[0] / 200), "{stored:?}");
-        assert!(stored[4] * 100 < stored[0] * 97, "{stored:?}");
+        assert!(stored[8] * 100 < stored[4] * 97 && stored[4] < stored[3], "{stored:?}");
     }
 }

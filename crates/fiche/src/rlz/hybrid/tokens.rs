@@ -157,7 +157,7 @@ impl Tokens {
 
     /// All of them, where offsets into the dictionary have so many bytes: three or four.
     pub(super) fn entries(&self, far_len: usize) -> &[Entry; TOKENS] {
-        self.entries[far_len % 3 % 2].get_or_init(|| {
+        self.entries[far_len - 3].get_or_init(|| {
             let entry = |Token { kind, literals, len }| {
                 let bytes = match kind {
                     Kind::None | Kind::Again => 0,
@@ -376,7 +376,7 @@ impl Speller {
 /// Pairs that are looked at as tokens.
 const CANDIDATES: usize = 1024;
 
-/// How often pairs of literals and a match come; what is too long for a token as its parts.
+/// How often pairs of literals and a match come, cut to what a token can say.
 #[derive(Default)]
 pub(super) struct Counts(HashMap<Token, u32>);
 
