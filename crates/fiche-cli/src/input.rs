@@ -110,21 +110,13 @@ impl Blocks {
         if self.dictionary.is_given() && coding.is_none() {
             return Err(Failed::usage("this method has no dictionary: see --method"));
         }
-        let levels = match (coding, self.method) {
-            (Some(coding), _) => Some((coding.name(), coding.levels())),
-            (None, Some(Method::Codec(codec))) => Some((codec.name(), codec.levels())),
-            _ => None,
-        };
-        match (levels, self.level) {
-            (Some((name, levels)), Some(level)) if !levels.contains(&level) => {
-                let (first, last) = levels.into_inner();
-                Err(Failed::usage(match first == last {
-                    true => format!("{name} has no levels"),
-                    false => format!("{name} has the levels {first} to {last}, not {level}"),
-                }))
-            }
-            _ => Ok(()),
+        let Some(level) = self.level else { return Ok(()) };
+        match (coding, self.method) {
+            (Some(coding), _) => coding.check_level(level)?,
+            (None, Some(Method::Codec(codec))) => codec.check_level(level)?,
+            _ => {}
         }
+        Ok(())
     }
 
     /// The library's options; what was not asked for is as in `like`.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
 /// The result of everything here that can fail.
@@ -121,6 +121,18 @@ impl Error {
     /// The error of a caller who asks for what cannot be.
     pub(crate) fn invalid(what: impl Into<Cow<'static, str>>) -> Error {
         Error::Invalid { what: what.into() }
+    }
+
+    /// Fails where a method has no such level.
+    pub(crate) fn check_level(method: &str, levels: RangeInclusive<i32>, level: i32) -> Result<()> {
+        if levels.contains(&level) {
+            return Ok(());
+        }
+        let (first, last) = levels.into_inner();
+        Err(Error::invalid(match first == last {
+            true => format!("{method} has no levels"),
+            false => format!("{method} has the levels {first} to {last}, not {level}"),
+        }))
     }
 
     /// An error of the operating system, with the path it concerns.

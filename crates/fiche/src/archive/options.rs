@@ -121,9 +121,7 @@ impl Options {
             Method::Coder(_) if self.level.is_none() => return Ok(()),
             Method::Coder(_) => return Err(Error::invalid("the level is that of the coder")),
         };
-        if !codec.levels().contains(&self.the_level()) {
-            return Err(Error::invalid("this method has no such level"));
-        }
+        codec.check_level(self.the_level())?;
         // Fails where the codec is not compiled in.
         codec.compress(
             self.the_level(),

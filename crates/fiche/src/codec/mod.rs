@@ -109,6 +109,14 @@ impl Codec {
         }
     }
 
+    /// Fails where there is no such level.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], which names the levels there are.
+    pub fn check_level(self, level: i32) -> Result<()> {
+        Error::check_level(self.name(), self.levels(), level)
+    }
+
     /// The level taken when none is asked for.
     #[must_use]
     pub fn default_level(self) -> i32 {
@@ -147,9 +155,7 @@ impl Codec {
         dst: Dst<'_>,
         scratch: &mut Scratch,
     ) -> Result<Option<usize>> {
-        if !self.levels().contains(&level) {
-            return Err(Error::invalid("this method has no such level"));
-        }
+        self.check_level(level)?;
         let (src, dst) = (src.contiguous(), dst.contiguous());
         match self {
             Codec::Copy => Ok(dst.get_mut(..src.len()).map(|room| {

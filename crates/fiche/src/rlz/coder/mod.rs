@@ -131,6 +131,14 @@ impl Coding {
         }
     }
 
+    /// Fails where there is no such level.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], which names the levels there are.
+    pub fn check_level(self, level: i32) -> Result<()> {
+        Error::check_level(self.name(), self.levels(), level)
+    }
+
     /// The level taken when none is asked for: that of the paper, and for Zstandard the strongest
     /// that packs in bearable time.
     #[must_use]
@@ -269,10 +277,7 @@ impl Coder {
         if !coding.is_compiled_in() {
             return Err(coding.not_compiled_in());
         }
-        if !coding.levels().contains(&level) {
-            let (first, last) = coding.levels().into_inner();
-            return Err(Error::invalid(format!("{coding} has the levels {first} to {last}")));
-        }
+        coding.check_level(level)?;
         let coding = coding.at_level(level);
         let need = Coder::memory_for(coding, level, dictionary.len() as u64);
         crate::rlz::memory::check(need)?;
