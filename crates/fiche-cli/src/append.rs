@@ -1,16 +1,17 @@
 //! `fiche append`
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use fiche::ReadAt;
 use fiche::archive::{Options, Packed};
-use fiche::{Cursor, FileSource, ReadAt};
+use fiche::codec::Codec;
 use serde_json::json;
 
-use crate::dictionary::{self, Method};
+use crate::dictionary::Method;
 use crate::input::{self, Blocks};
 use crate::pack;
 use crate::sizes::show;
+use crate::source::Source;
 use crate::ui::{self, Failed, say};
 
 /// Add files, folders or a stream to an archive
@@ -40,62 +41,34 @@ pub fn run(args: Args) -> Result<(), Failed> {
     let before = input::open(&args.file)?;
     let info = before.info().map_err(|e| Failed::at(&args.file, e))?;
     let mut like = Options::default();
-    let mut like_coding = None;
-    match info.method.parse() {
-        Ok(Method::Codec(codec)) => like = like.codec(codec).level(info.level),
-        Ok(Method::Coding(coding)) => like_coding = Some((coding, info.level)),
-        Err(_) => {}
+    let method = info.method.parse().unwrap_or(Method::Codec(Codec::Zstd));
+    if let Method::Codec(codec) = method {
+        like = like.codec(codec).level(info.level);
     }
     if info.block_bytes > 0 {
         like = like.block_len(usize::try_from(info.block_bytes).unwrap_or(usize::MAX));
     }
-    let mut options = args.blocks.options(like);
-    let coding = args.blocks.coding(like_coding);
-    args.blocks.check(coding.map(|(coding, _)| coding))?;
-    let stream = args.input == [Path::new("-")];
-    let mut folder = match stream {
-        true => None,
-        false => Some(pack::folder(&args.input, &args.blocks, &args.file)?),
-    };
-    let mut spooled = None;
+    let (blocks, quiet) = (&args.blocks, args.quiet);
+    let mut options = blocks.options(like);
+    let coding = blocks.coding((method, Some(info.level)))?;
+    let mut source = Source::new(&args.input, blocks, &args.file)?;
     if let Some(coding) = coding {
-        let dictionary = &args.blocks.dictionary;
-        let own = dictionary.options_of(options.clone(), coding, &before, args.quiet)?;
-        options = match (own, &mut folder) {
-            (Some(options), _) => options,
-            (None, Some(folder)) => {
-                dictionary.options(options, coding, &folder.content(), args.quiet)?
-            }
-            (None, None) => {
-                let file = FileSource::new(dictionary::spool(&mut pack::standard_input()?)?)?;
-                let options = dictionary.options(options, coding, &file, args.quiet)?;
-                spooled = Some(Cursor::new(file));
-                options
-            }
+        let dictionary = &blocks.dictionary;
+        options = match dictionary.options_of(options.clone(), coding, &before, quiet)? {
+            Some(options) => options,
+            None => source
+                .learn(quiet, |content| dictionary.options(options, coding, content, quiet))?,
         };
     }
     ui::set_left("the archive is what it was");
-    if !stream {
+    if matches!(source, Source::Folder(_)) {
         ui::will_check();
     }
     let mut packed = Packed::default();
     let mut bytes = 0;
     fiche::archive::append(&args.file, &options, |writer| {
         let start = writer.offset();
-        match folder {
-            Some(folder) => packed = pack::write_folder(folder, writer, args.quiet)?,
-            None => {
-                let mut stdin;
-                let input: &mut dyn Read = match &mut spooled {
-                    Some(file) => file,
-                    None => {
-                        stdin = pack::standard_input()?;
-                        &mut stdin
-                    }
-                };
-                packed.records = pack::write_stream(input, writer, &args.blocks, args.quiet)?;
-            }
-        }
+        packed = source.write(writer, quiet)?;
         bytes = writer.offset() - start;
         Ok(())
     })

@@ -1,6 +1,5 @@
 //! Dictionaries: which one blocks are packed with, and `fiche dict`.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -9,12 +8,12 @@ use clap::Subcommand;
 use fiche::ReadAt;
 use fiche::archive::{Content, Options, Reader};
 use fiche::codec::Codec;
-use fiche::rlz::{Coder, Coding, Dictionary, Sampling};
+use fiche::rlz::{Coding, Dictionary, Sampling, Training};
 use serde_json::json;
 
 use crate::output::Output;
-use crate::pack;
 use crate::sizes::{self, show};
+use crate::source;
 use crate::ui::{self, Failed, say};
 
 /// What blocks are compressed with.
@@ -43,14 +42,19 @@ impl FromStr for Method {
 /// Where a dictionary comes from.
 #[derive(Clone)]
 enum Source {
+    Auto,
+    None,
     Sampled(u64),
     File(PathBuf),
 }
 
 fn parse_source(text: &str) -> Result<Source, String> {
-    match sizes::parse(text) {
-        Ok(len) => Ok(Source::Sampled(len)),
-        Err(_) => Ok(Source::File(text.into())),
+    match (text, sizes::parse(text)) {
+        ("auto", _) => Ok(Source::Auto),
+        ("none", _) => Ok(Source::None),
+        (_, Ok(0)) => Err("a dictionary has a length; `none` is for none".into()),
+        (_, Ok(len)) => Ok(Source::Sampled(len)),
+        (_, Err(_)) => Ok(Source::File(text.into())),
     }
 }
 
@@ -75,9 +79,9 @@ enum Samples {
 /// The dictionary of methods that have one.
 #[derive(clap::Args)]
 pub struct Choice {
-    /// For methods with a dictionary: its size, or a file that `fiche dict build` wrote, which is then
-    /// needed for reading, too. 4M by default, or a sixteenth of the input where that is less; for
-    /// hybrid 16M, at levels 1 to 4 4M, or a quarter
+    /// For methods with a dictionary: its size at most, auto, none, or a file that `fiche dict build`
+    /// wrote, which is then needed for reading, too. auto, the default, is 4M, or a sixteenth of the
+    /// input where that is less; for hybrid 16M, at levels 1 to 4 4M, or a quarter
     #[arg(long, value_name = "SIZE|FILE", value_parser = parse_source)]
     dict: Option<Source>,
     #[command(flatten)]
@@ -106,30 +110,9 @@ struct SamplingArgs {
 }
 
 impl SamplingArgs {
-    fn run(
-        &self,
-        len: u64,
-        content: &dyn ReadAt,
-        coding: Option<Coding>,
-    ) -> Result<Dictionary, Failed> {
-        let covers = coding.is_some_and(Coding::is_hybrid);
-        let usual = if covers { Samples::Cover } else { Samples::Even };
-        let covers = self.samples.unwrap_or(usual) == Samples::Cover;
-        let sampling = Sampling::default().len(len).sample_len(self.sample).cover(covers);
-        Ok(sampling.oversample(self.prune).run(content)?)
+    fn sampling(&self) -> Sampling {
+        Sampling::default().sample_len(self.sample).oversample(self.prune)
     }
-}
-
-/// As long as a dictionary is when nobody says: with less input it would be too large a part.
-/// Samples that were chosen are worth more than they take for longer.
-fn usual_len(content: u64, coding: Coding) -> u64 {
-    let (part, most) = match coding {
-        Coding::Hybrid => (4, 16 << 20),
-        // More would not stay in a core's cache.
-        Coding::Fast => (4, 4 << 20),
-        _ => (16, 4 << 20),
-    };
-    (content / part).next_multiple_of(1 << 10).clamp(1 << 10, most)
 }
 
 impl Choice {
@@ -146,31 +129,27 @@ impl Choice {
         content: &dyn ReadAt,
         quiet: bool,
     ) -> Result<Options, Failed> {
-        let (dictionary, file) = match &self.dict {
+        let mut options = options;
+        let training = Training::new(coding).block_len(options.block_bytes());
+        let training = training.level(level.unwrap_or(coding.default_level()));
+        let training = training.sampling(self.sampling.sampling()).min_literal(self.min_literal);
+        let mut training = training.near(self.prime == Prime::Near);
+        if let Some(samples) = self.sampling.samples {
+            training = training.cover(samples == Samples::Cover);
+        }
+        match &self.dict {
+            None | Some(Source::Auto) => {}
+            Some(Source::None) => training = training.dictionary_len(0),
+            Some(Source::Sampled(len)) => training = training.dictionary_len(*len),
             Some(Source::File(path)) => {
                 let dictionary = Dictionary::open(path).map_err(|e| Failed::at(path, e))?;
-                (dictionary, Some(path))
+                training = training.dictionary(Arc::new(dictionary));
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                options = options.dictionary_file(name);
             }
-            Some(Source::Sampled(len)) => (self.sampling.run(*len, content, Some(coding))?, None),
-            None => {
-                (self.sampling.run(usual_len(content.len(), coding), content, Some(coding))?, None)
-            }
-        };
-        let mut options = options;
-        if let Some(path) = file {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            options = options.dictionary_file(name);
         }
-        let coder = coder(coding, level, Arc::new(dictionary), quiet)?;
-        let mut coder = coder.min_literal(self.min_literal)?;
-        if coding == Coding::ZzPrimed {
-            coder = coder.probe(&Sampling::probe(content)?);
-        }
-        coder = coder.learn(content, options.block_bytes())?;
-        if self.prime == Prime::Near {
-            coder = coder.collection(content.len());
-        }
-        Ok(options.coder(Arc::new(coder)))
+        warn(training.memory_for(content.len()), quiet);
+        Ok(options.coder(Arc::new(training.run(content)?)))
     }
 
     /// The options with a coding and the dictionary that the archive has already.
@@ -183,30 +162,23 @@ impl Choice {
     ) -> Result<Option<Options>, Failed> {
         let all = archive.dictionaries()?;
         let (None, Some((digest, _, name))) = (&self.dict, all.last()) else { return Ok(None) };
-        let coder = coder(coding, level, archive.dictionary(digest)?, quiet)?;
-        let coder = coder.min_literal(self.min_literal)?.learn(archive, options.block_bytes())?;
+        let training = Training::new(coding).level(level.unwrap_or(coding.default_level()));
+        let training = training.dictionary(archive.dictionary(digest)?);
+        let training = training.block_len(options.block_bytes()).min_literal(self.min_literal);
+        warn(training.memory_for(archive.len()), quiet);
         let options = match name {
             Some(name) => options.dictionary_file(name.clone()),
             None => options,
         };
-        Ok(Some(options.coder(Arc::new(coder))))
+        Ok(Some(options.coder(Arc::new(training.run(archive)?))))
     }
 }
 
-/// Prepares a dictionary, and says before what much memory it takes.
-fn coder(
-    coding: Coding,
-    level: Option<i32>,
-    dictionary: Arc<Dictionary>,
-    quiet: bool,
-) -> Result<Coder, Failed> {
-    let level = level.unwrap_or(coding.default_level());
-    let memory = Coder::memory_for(coding, level, dictionary.len() as u64);
+/// Says it before much memory is taken.
+fn warn(memory: u64, quiet: bool) {
     if memory > 512 << 20 && !quiet {
-        let len = show(dictionary.len() as u64);
-        say!("preparing a dictionary of {len} takes up to {} of memory", show(memory));
+        say!("preparing the dictionary takes up to {} of memory", show(memory));
     }
-    Ok(Coder::with_level(coding, level, dictionary)?)
 }
 
 /// Make dictionaries that many archives share
@@ -248,13 +220,15 @@ pub struct Build {
 
 pub fn run(verb: Verb) -> Result<(), Failed> {
     let Verb::Build(args) = verb;
-    let mut folder = pack::look_at(&args.input, &args.exclude, true, &args.output)?;
+    let mut folder = source::look_at(&args.input, &args.exclude, true, &args.output)?;
     let content: Content<'_> = folder.content();
-    let dictionary = Arc::new(args.sampling.run(args.size, &content, None)?);
+    let covers = args.sampling.samples == Some(Samples::Cover);
+    let dictionary = args.sampling.sampling().len(args.size).cover(covers).run(&content)?;
     let output = Output::create(&args.output, args.force)?;
     if output.is_terminal() {
         return Err(Failed::usage("compressed bytes are not for a terminal: name a file with -o"));
     }
+    let dictionary = Arc::new(dictionary);
     dictionary.write_to(output)?.finish()?;
     let stored = std::fs::metadata(&args.output).map_or(0, |meta| meta.len());
     if args.json {
@@ -311,23 +285,5 @@ impl Given {
             Dictionary::open(path).map(Arc::new).map_err(|error| Failed::at(path, error))
         };
         self.dict.iter().map(open).collect()
-    }
-}
-
-/// Copies a stream into a file without a name in the temporary folder: a dictionary is sampled from
-/// all of it.
-pub fn spool(input: &mut dyn std::io::Read) -> Result<std::fs::File, Failed> {
-    let folder = std::env::temp_dir();
-    let at = |error| Failed::io(&folder, error);
-    let mut file = tempfile::tempfile_in(&folder).map_err(at)?;
-    let mut buf = vec![0; 256 << 10];
-    loop {
-        match input.read(&mut buf) {
-            Ok(0) => return Ok(file),
-            Ok(len) => file.write_all(&buf[..len]).map_err(at)?,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(fiche::Error::from(error).into()),
-        }
-        ui::check_stop()?;
     }
 }

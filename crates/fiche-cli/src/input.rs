@@ -33,15 +33,14 @@ pub fn open(path: &Path) -> Result<Reader, Failed> {
 /// How blocks are made.
 #[derive(Args)]
 pub struct Blocks {
-    /// How blocks are compressed: copy, lz4, zlib, zstd (the default), lzma or bzip2; with a
-    /// dictionary that they share rlz-uv, rlz-pv, rlz-zz, rlz-zzz, rlz-zz-primed, zlib-primed,
-    /// zstd-dict or hybrid
+    /// How blocks are compressed: hybrid, the default, with a dictionary that they share, and so
+    /// rlz-uv, rlz-pv, rlz-zz, rlz-zzz, rlz-zz-primed, zlib-primed and zstd-dict; or each on its own:
+    /// copy, lz4, zlib, zstd, lzma or bzip2
     #[arg(long, short, value_name = "METHOD")]
     pub method: Option<Method>,
-    /// Level of the method, from fast to small: lz4 and zlib 1 to 12, zstd -7 to 22, lzma 0 to 9,
-    /// bzip2 1 to 9, by default 1, 6, 3, 6 and 9; rlz-zz and rlz-zzz 1 to 12, the primed ones 1 to
-    /// 9, by default 9; zstd-dict 1 to 22, by default 12; hybrid 5 to 9, by default 5, and 1 to 4 for
-    /// faster reads
+    /// Level of the method, from fast to small: hybrid 1 to 9, by default 5, up to 4 for faster reads;
+    /// lz4 and zlib 1 to 12, zstd -7 to 22, lzma 0 to 9, bzip2 1 to 9, by default 1, 6, 3, 6 and 9;
+    /// rlz-zz and rlz-zzz 1 to 12, the primed ones 1 to 9, by default 9; zstd-dict 1 to 22, by default 12
     #[arg(long, short, allow_negative_numbers = true, value_name = "N")]
     pub level: Option<i32>,
     /// Length of a block, 1K to 16M, by default 16K: what a read decodes at least
@@ -93,30 +92,28 @@ pub enum Align {
 }
 
 impl Blocks {
-    /// The coding that was asked for, or that the archive has, and its level.
-    pub fn coding(&self, like: Option<(Coding, i32)>) -> Option<(Coding, Option<i32>)> {
-        match (self.method, like) {
-            (Some(Method::Coding(coding)), _) => {
-                Some((self.level.map_or(coding, |level| coding.at_level(level)), self.level))
+    /// The coding that blocks are packed with and its level, if that was asked for; where no method
+    /// was, it is this one. Fails where the method has no such level, and where a dictionary is
+    /// asked for, but a method that has none.
+    pub fn coding(
+        &self,
+        (method, level): (Method, Option<i32>),
+    ) -> Result<Option<(Coding, Option<i32>)>, Failed> {
+        let level = self.level.or(if self.method.is_none() { level } else { None });
+        match self.method.unwrap_or(method) {
+            Method::Coding(coding) => {
+                let coding = level.map_or(coding, |level| coding.at_level(level));
+                level.map_or(Ok(()), |level| coding.check_level(level))?;
+                Ok(Some((coding, level)))
             }
-            (None, Some((coding, level))) => Some((coding, self.level.or(Some(level)))),
-            _ => None,
+            Method::Codec(_) if self.dictionary.is_given() => {
+                Err(Failed::usage("this method has no dictionary: see --method"))
+            }
+            Method::Codec(codec) => {
+                level.map_or(Ok(()), |level| codec.check_level(level))?;
+                Ok(None)
+            }
         }
-    }
-
-    /// Fails where a dictionary is asked for, but a method that has none; and where a method
-    /// has no such level.
-    pub fn check(&self, coding: Option<Coding>) -> Result<(), Failed> {
-        if self.dictionary.is_given() && coding.is_none() {
-            return Err(Failed::usage("this method has no dictionary: see --method"));
-        }
-        let Some(level) = self.level else { return Ok(()) };
-        match (coding, self.method) {
-            (Some(coding), _) => coding.check_level(level)?,
-            (None, Some(Method::Codec(codec))) => codec.check_level(level)?,
-            _ => {}
-        }
-        Ok(())
     }
 
     /// The library's options; what was not asked for is as in `like`.
@@ -125,7 +122,7 @@ impl Blocks {
         if let Some(Method::Codec(codec)) = self.method {
             options = options.codec(codec).level(codec.default_level());
         }
-        if let (Some(level), None) = (self.level, self.coding(None)) {
+        if let Some(level) = self.level {
             options = options.level(level);
         }
         if let Some(block) = self.block {

@@ -10,6 +10,7 @@ mod merge;
 mod output;
 mod pack;
 mod sizes;
+mod source;
 mod ui;
 mod unpack;
 mod verify;

@@ -1,18 +1,18 @@
 //! `fiche pack`
 
-use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use fiche::archive::{Folder, Options, Packed, Writer};
-use fiche::{Cursor, FileSource};
+use fiche::archive::{Options, Packed, Writer};
+use fiche::rlz::Coding;
 use serde_json::json;
 
-use crate::dictionary;
-use crate::input::{Blocks, Records};
+use crate::dictionary::Method;
+use crate::input::Blocks;
 use crate::output::Output;
 use crate::sizes::show;
-use crate::ui::{self, Failed, Progress, say};
+use crate::source::Source;
+use crate::ui::{self, Failed, say};
 
 /// Pack files, folders or a stream into an archive
 #[derive(clap::Args)]
@@ -43,49 +43,21 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<(), Failed> {
     let start = Instant::now();
-    let mut options = args.blocks.options(Options::default());
-    let coding = args.blocks.coding(None);
-    args.blocks.check(coding.map(|(coding, _)| coding))?;
-    let stream = args.input == [Path::new("-")];
-    let mut folder = match stream {
-        true => None,
-        false => Some(folder(&args.input, &args.blocks, &args.output)?),
-    };
-    let mut spooled = None;
-    if let Some(coding) = coding {
-        let dictionary = &args.blocks.dictionary;
-        options = match &mut folder {
-            Some(folder) => dictionary.options(options, coding, &folder.content(), args.quiet)?,
-            None => {
-                let file = FileSource::new(dictionary::spool(&mut standard_input()?)?)?;
-                let options = dictionary.options(options, coding, &file, args.quiet)?;
-                spooled = Some(Cursor::new(file));
-                options
-            }
-        };
-    }
+    let (blocks, quiet) = (&args.blocks, args.quiet);
+    let mut options = blocks.options(Options::default());
+    let coding = blocks.coding((Method::Coding(Coding::Hybrid), None))?;
+    let mut source = Source::new(&args.input, blocks, &args.output)?;
     let output = Output::create(&args.output, args.force)?;
     if output.is_terminal() {
         return Err(Failed::usage("compressed bytes are not for a terminal: name a file with -o"));
     }
-    let mut writer = Writer::new(output, options)?;
-    let mut packed = match folder {
-        Some(folder) => write_folder(folder, &mut writer, args.quiet)?,
-        None => {
-            let mut packed = Packed::default();
-            packed.records = match &mut spooled {
-                Some(file) => write_stream(file, &mut writer, &args.blocks, args.quiet)?,
-                None => {
-                    write_stream(&mut standard_input()?, &mut writer, &args.blocks, args.quiet)?
-                }
-            };
-            packed
-        }
-    };
-    let len = writer.offset();
-    if stream {
-        packed.bytes = len;
+    if let Some(coding) = coding {
+        options = source
+            .learn(quiet, |content| blocks.dictionary.options(options, coding, content, quiet))?;
     }
+    let mut writer = Writer::new(output, options)?;
+    let packed = source.write(&mut writer, quiet)?;
+    let len = writer.offset();
     writer.finish()?.finish()?;
     let stored = std::fs::metadata(&args.output).map_or(0, |meta| meta.len());
     summary(&args, &packed, len, stored, start)?;
@@ -101,93 +73,6 @@ pub fn not_all(packed: &Packed) -> Result<(), Failed> {
             Err(Failed::said(fiche::Error::Io(error)))
         }
     }
-}
-
-/// Looks at all inputs.
-pub fn folder(input: &[PathBuf], blocks: &Blocks, output: &Path) -> Result<Folder, Failed> {
-    let folder = look_at(input, &blocks.exclude, blocks.keep_going, output)?;
-    Ok(match &blocks.records {
-        Records::Split(split) => folder.split(split.clone()),
-        Records::Files => folder,
-    })
-}
-
-/// Looks at all of these files and folders.
-pub fn look_at(
-    input: &[PathBuf],
-    exclude: &[String],
-    keep_going: bool,
-    output: &Path,
-) -> Result<Folder, Failed> {
-    if input.iter().any(|path| path == Path::new("-")) {
-        return Err(Failed::usage("standard input is packed alone, without other inputs"));
-    }
-    let mut folder = Folder::new(exclude)?.keep_going(keep_going);
-    folder.skip(output);
-    for path in input {
-        folder.add(path)?;
-        ui::check_stop()?;
-    }
-    Ok(folder)
-}
-
-/// Writes all inputs, with a progress bar.
-pub fn write_folder<W: Write>(
-    folder: Folder,
-    writer: &mut Writer<W>,
-    quiet: bool,
-) -> Result<Packed, fiche::Error> {
-    let progress = Progress::new("packing", Some(folder.bytes()), quiet);
-    let packed = folder.write_to(writer, &mut |bytes| progress.add(bytes))?;
-    progress.done();
-    for path in &packed.sockets {
-        say!("{}: a socket, which is not kept", path.display());
-    }
-    for (_, error) in &packed.skipped {
-        say!("left out: {error}");
-    }
-    for path in &packed.changed {
-        say!("{}: changed while it was being packed", path.display());
-    }
-    Ok(packed)
-}
-
-/// What comes in, unless somebody would have to type it.
-pub fn standard_input() -> Result<std::io::StdinLock<'static>, fiche::Error> {
-    let input = std::io::stdin().lock();
-    match input.is_terminal() {
-        true => {
-            let what = "standard input is a terminal: give it a file or a pipe".into();
-            Err(fiche::Error::Invalid { what })
-        }
-        false => Ok(input),
-    }
-}
-
-/// Writes one stream; returns how many records there are in it.
-pub fn write_stream<W: Write>(
-    mut input: &mut dyn Read,
-    writer: &mut Writer<W>,
-    blocks: &Blocks,
-    quiet: bool,
-) -> Result<u64, fiche::Error> {
-    let progress = Progress::new("packing", None, quiet);
-    if let Records::Split(split) = &blocks.records {
-        let items = writer.add_records(split, &mut input, &mut |bytes| progress.add(bytes))?;
-        return Ok(items.end - items.start);
-    }
-    let mut buf = vec![0; 256 << 10];
-    loop {
-        let len = match input.read(&mut buf) {
-            Ok(0) => break,
-            Ok(len) => len,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error.into()),
-        };
-        writer.write_all(&buf[..len])?;
-        progress.add(len as u64)?;
-    }
-    Ok(0)
 }
 
 fn summary(

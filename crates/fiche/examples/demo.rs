@@ -37,12 +37,17 @@ fn sources() -> Outcome<Vec<PathBuf>> {
     Ok(folders.into_iter().collect())
 }
 
-fn pack(folders: &[PathBuf], to: &Path, options: Options) -> Outcome<(Packed, f64)> {
+/// Packs the folders with these options, or as `fiche pack` does by itself.
+fn pack(folders: &[PathBuf], to: &Path, options: Option<Options>) -> Outcome<(Packed, f64)> {
     let start = Instant::now();
     let mut folder = Folder::new(&[] as &[&str])?;
     for path in folders {
         folder.add(path)?;
     }
+    let options = match options {
+        Some(options) => options,
+        None => Options::default().learn(&folder.content())?,
+    };
     let mut writer = Writer::new(std::io::BufWriter::new(fs::File::create(to)?), options)?;
     let packed = folder.write_to(&mut writer, &mut |_| Ok(()))?;
     writer.finish()?;
@@ -121,7 +126,7 @@ fn main() -> Outcome<()> {
     let file = folder.join("sources.fiche");
 
     println!("Packing the sources of the {} crates that fiche is built from ...", folders.len());
-    let (packed, seconds) = pack(&folders, &file, Options::default())?;
+    let (packed, seconds) = pack(&folders, &file, None)?;
     let rate = packed.bytes as f64 / 1e6 / seconds;
     println!("  {} records, {} bytes, {rate:.0} MB/s", packed.records, packed.bytes);
 
@@ -163,16 +168,19 @@ fn main() -> Outcome<()> {
         Command::new(pack[0]).args(&pack[1..]).arg(&tar).stdout(out).status()?;
         row(name, fs::metadata(&path)?.len(), seconds_to_reach(unpack, &path, tar_len)?);
     }
-    for (name, level, block) in
-        [("fiche, zstd 19, 256 KiB blocks", 19, 256), ("fiche, zstd 19, 16 KiB blocks", 19, 16)]
-    {
+    for (name, level, block) in [
+        ("fiche, zstd 3, 16 KiB blocks", 3, 16),
+        ("fiche, zstd 19, 16 KiB blocks", 19, 16),
+        ("fiche, zstd 19, 256 KiB blocks", 19, 256),
+    ] {
         let path = folder.join("small.fiche");
-        pack(&folders, &path, Options::default().level(level).block_len(block << 10))?;
+        let options = Options::default().level(level).block_len(block << 10);
+        pack(&folders, &path, Some(options))?;
         let reader = Reader::open(Arc::new(FileSource::open(&path)?))?;
         let micros = random_pieces(&reader, 2_000, &content)?;
         row(name, fs::metadata(&path)?.len(), micros / 1e6);
     }
-    row("fiche, default: zstd 3, 16 KiB", fs::metadata(&file)?.len(), micros / 1e6);
+    row("fiche, default: hybrid, 16 KiB", fs::metadata(&file)?.len(), micros / 1e6);
     println!("\nThe archive is {0}. Try:", file.display());
     println!("  target/release/fiche ls {} | tail", file.display());
     println!("  target/release/fiche cat {} --record '#7' --range ..200", file.display());

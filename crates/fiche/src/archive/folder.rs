@@ -6,16 +6,16 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use rustix::fs::SeekFrom as Seek;
 
+use crate::archive::content::Content;
 use crate::archive::equal::{Seen, hash_zeros};
 use crate::archive::look::{attributes, extents};
 use crate::archive::writer::Writer;
 use crate::error::{Error, Result};
-use crate::io::{ReadAt, into_io, within};
+use crate::io::into_io;
 use crate::records::{Entry, Extents, Kind, Meta, Split};
 use crate::wire::Digest;
 
@@ -317,6 +317,22 @@ impl Folder {
         path_of(&self.roots[file.root as usize], file.prefix as usize, self.name_of(file))
     }
 
+    /// The file or folder of this number.
+    pub(super) fn path(&self, number: u32) -> PathBuf {
+        self.path_of(&self.found[number as usize])
+    }
+
+    /// Length of the file of this number, as far as it says; 0 for what is none.
+    pub(super) fn file_len(&self, number: u32) -> u64 {
+        let file = &self.found[number as usize];
+        if file.is_file { file.len } else { 0 }
+    }
+
+    /// How the content of files is split into records, if it is.
+    pub(super) fn splits(&self) -> Option<&Split> {
+        self.split.as_ref()
+    }
+
     /// How many records there will be.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -335,18 +351,16 @@ impl Folder {
         self.found.iter().filter(|f| f.is_file).map(|f| f.len).sum()
     }
 
-    /// The content of all files one after the other, in the order of their names: to
-    /// sample from, and no more. What cannot be read, or is not there any more, reads as zeros.
+    /// The content of all files one after the other, in the order of their names: to learn
+    /// from, and no more. Of files that look equal the first one alone is there, as it is in the
+    /// archive; of gzipped WARC files whose records are asked for, the first 64 MiB of what they
+    /// hold, in memory, equally many bytes of each. What cannot be read, or is not there any more,
+    /// reads as zeros.
     pub fn content(&mut self) -> Content<'_> {
         let mut found = std::mem::take(&mut self.found);
         found.sort_unstable_by(|a, b| self.name_of(a).cmp(self.name_of(b)));
         self.found = found;
-        let mut end = 0;
-        let ends = self.found.iter().map(|file| {
-            end += if file.is_file { file.len } else { 0 };
-            end
-        });
-        Content { ends: ends.collect(), folder: self, open: Mutex::new(None) }
+        Content::new(self)
     }
 
     /// Writes all of it, in the order of the names. `progress` is told bytes as they
@@ -402,44 +416,6 @@ impl Folder {
         }
         run.finish(writer)?;
         Ok(run.packed)
-    }
-}
-
-/// What the files of a [`Folder`] hold, as one source.
-pub struct Content<'a> {
-    folder: &'a Folder,
-    /// Where each file ends.
-    ends: Vec<u64>,
-    /// The file that was read last.
-    open: Mutex<Option<(usize, File)>>,
-}
-
-impl ReadAt for Content<'_> {
-    fn len(&self) -> u64 {
-        self.ends.last().copied().unwrap_or(0)
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let range = within(offset, buf.len(), self.len())?;
-        buf.fill(0);
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut at = range.start;
-        while at < range.end {
-            let file = self.ends.partition_point(|&end| end <= at);
-            let start = if file == 0 { 0 } else { self.ends[file - 1] };
-            let end = range.end.min(self.ends[file]);
-            if open.as_ref().is_none_or(|(number, _)| *number != file) {
-                let path = self.folder.path_of(&self.folder.found[file]);
-                *open = File::open(path).ok().map(|opened| (file, opened));
-            }
-            let part = &mut buf[(at - range.start) as usize..(end - range.start) as usize];
-            if let Some((_, file)) = open.as_ref() {
-                // What fails here will fail again when it is packed, and be reported then.
-                let _ = file.read_exact_at(part, at - start);
-            }
-            at = end;
-        }
-        Ok(())
     }
 }
 

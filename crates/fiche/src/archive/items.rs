@@ -6,8 +6,6 @@ use std::ops::Range;
 use crate::archive::writer::Writer;
 use crate::error::{Error, Result};
 use crate::io::from_io;
-#[cfg(feature = "zlib")]
-use crate::io::into_io;
 use crate::records::{Entry, Found, Kind, Split};
 
 impl<W: Write> Writer<W> {
@@ -45,10 +43,8 @@ impl<W: Write> Writer<W> {
         let first = self.next_record();
         let base = self.offset();
         let mut content = Counted { inner: content, progress, stopped: None };
-        let result = match split {
-            Split::Warc => gunzipped(&mut content, &mut |content| self.split(split, base, content)),
-            _ => self.split(split, base, &mut content),
-        };
+        let result =
+            split.plain(&mut content).and_then(|mut plain| self.split(split, base, &mut plain));
         if let Some(error) = content.stopped {
             return Err(error);
         }
@@ -103,40 +99,4 @@ impl Read for Counted<'_> {
         })?;
         Ok(len)
     }
-}
-
-/// A gzip stream, whose damage is told from errors of the system.
-#[cfg(feature = "zlib")]
-struct Gunzipped<R: Read>(flate2::read::MultiGzDecoder<R>);
-
-#[cfg(feature = "zlib")]
-impl<R: Read> Read for Gunzipped<R> {
-    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-        use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
-        self.0.read(buf).map_err(|error| match error.kind() {
-            InvalidData | InvalidInput | UnexpectedEof => {
-                into_io(Error::invalid(format!("this gzip stream is damaged: {error}")))
-            }
-            _ => error,
-        })
-    }
-}
-
-/// Gives what `content` holds, decompressed if it is gzipped, in one stream or a stream a record.
-fn gunzipped(
-    content: &mut dyn Read,
-    with: &mut dyn FnMut(&mut dyn Read) -> Result<()>,
-) -> Result<()> {
-    let mut content = content;
-    let mut start = Vec::new();
-    Read::by_ref(&mut content).take(2).read_to_end(&mut start)?;
-    let is_gzip = start == [0x1F, 0x8B];
-    let mut whole = start.as_slice().chain(content);
-    if !is_gzip {
-        return with(&mut whole);
-    }
-    #[cfg(feature = "zlib")]
-    return with(&mut Gunzipped(flate2::read::MultiGzDecoder::new(whole)));
-    #[cfg(not(feature = "zlib"))]
-    Err(Error::Unsupported { what: "gzip, which this build leaves out, as codec", found: 2 })
 }

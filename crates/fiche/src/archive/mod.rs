@@ -28,6 +28,7 @@
 
 mod append;
 mod compress;
+mod content;
 mod decode;
 mod equal;
 mod folder;
@@ -52,7 +53,8 @@ mod writer;
 
 pub use append::{Appending, append};
 
-pub use folder::{Content, Folder, Packed};
+pub use content::Content;
+pub use folder::{Folder, Packed};
 pub use info::Info;
 pub use merge::merge;
 pub use options::Options;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::codec::{Codec, Scratch};
 use crate::error::{Error, Result};
+use crate::io::ReadAt;
 use crate::parallel::default_threads;
-use crate::rlz::Coder;
+use crate::rlz::{Coder, Coding, Training};
 
 const MIN_BLOCK: usize = 1 << 10;
 pub(super) const MAX_BLOCK: usize = 16 << 20;
@@ -63,6 +64,29 @@ impl Options {
     #[must_use]
     pub fn coder(self, coder: Arc<Coder>) -> Options {
         Options { method: Method::Coder(coder), level: None, ..self }
+    }
+
+    /// What `fiche pack` does by itself: blocks are packed by `hybrid`, at its default level, with a
+    /// dictionary and codes learned from this content, which is what will be packed or a good part of
+    /// it; the block length is set before. For other codings, levels and dictionaries there is
+    /// [`Training`]. Takes as long as that.
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// use fiche::archive::{Options, Writer};
+    ///
+    /// let log: Vec<u8> = (0..20_000).flat_map(|i| format!("{i} GET /index.html\n").into_bytes()).collect();
+    /// let mut writer = Writer::new(Vec::new(), Options::default().learn(&log)?)?;
+    /// writer.write_all(&log)?;
+    /// assert!(writer.finish()?.len() < log.len() / 8);
+    /// # Ok::<(), fiche::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Training::run`].
+    pub fn learn<C: ReadAt + ?Sized>(self, content: &C) -> Result<Options> {
+        let training = Training::new(Coding::Hybrid).block_len(self.block_len);
+        Ok(self.coder(Arc::new(training.run(content)?)))
     }
 
     /// The dictionary of the coder is in this dictionary file; readers look for it

@@ -21,8 +21,10 @@ mod primed;
 mod prune;
 mod sample;
 pub(crate) mod store;
+mod training;
 mod zstd;
 
 pub use coder::{Coder, Coding};
 pub use dictionary::Dictionary;
 pub use sample::Sampling;
+pub use training::Training;

@@ -1,0 +1,232 @@
+//! What is packed: files and folders, or a stream.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::Path;
+
+use fiche::archive::{Folder, Packed, Split, Writer};
+use fiche::{Cursor, FileSource, ReadAt};
+
+use crate::input::{Blocks, Records};
+use crate::ui::{self, Failed, Progress, say};
+
+/// What is packed.
+pub enum Source {
+    Folder(Folder),
+    Stream(Box<dyn Read>, Option<Split>),
+}
+
+/// Bytes of a stream that are learned from: so many are kept aside until they are packed.
+const HEAD: u64 = 256 << 20;
+/// Bytes of it that are kept in memory; those beyond are in a file.
+const IN_MEMORY: u64 = 16 << 20;
+
+impl Source {
+    /// Looks at all inputs: none is opened, and of a stream nothing is read.
+    pub fn new(
+        input: &[impl AsRef<Path>],
+        blocks: &Blocks,
+        output: &Path,
+    ) -> Result<Source, Failed> {
+        let split = match &blocks.records {
+            Records::Split(split) => Some(split.clone()),
+            Records::Files => None,
+        };
+        if let [only] = input
+            && only.as_ref() == Path::new("-")
+        {
+            let stdin = io::stdin().lock();
+            return match stdin.is_terminal() {
+                true => {
+                    Err(Failed::usage("standard input is a terminal: give it a file or a pipe"))
+                }
+                false => Ok(Source::Stream(Box::new(stdin), split)),
+            };
+        }
+        let folder = look_at(input, &blocks.exclude, blocks.keep_going, output)?;
+        Ok(Source::Folder(match split {
+            Some(split) => folder.split(split),
+            None => folder,
+        }))
+    }
+
+    /// Gives what can be learned from before any of it is packed: of a stream its beginning.
+    pub fn learn<T>(
+        &mut self,
+        quiet: bool,
+        with: impl FnOnce(&dyn ReadAt) -> Result<T, Failed>,
+    ) -> Result<T, Failed> {
+        let progress = Progress::new("learning", None, quiet);
+        match self {
+            Source::Folder(folder) => with(&Watched { content: &folder.content(), progress }),
+            Source::Stream(stream, split) => {
+                let stream = std::mem::replace(stream, Box::new(io::empty()));
+                let stream = match split {
+                    Some(split) => split.plain(stream)?,
+                    None => stream,
+                };
+                let head = Head::read(stream, &progress)?;
+                let learned = with(&Watched { content: &*head.content, progress })?;
+                *self = Source::Stream(head.whole()?, split.take());
+                Ok(learned)
+            }
+        }
+    }
+
+    /// Writes all of it, with a progress bar.
+    pub fn write<W: Write>(self, writer: &mut Writer<W>, quiet: bool) -> fiche::Result<Packed> {
+        match self {
+            Source::Folder(folder) => write_folder(folder, writer, quiet),
+            Source::Stream(stream, split) => write_stream(stream, split, writer, quiet),
+        }
+    }
+}
+
+/// Looks at all of these files and folders.
+pub fn look_at(
+    input: &[impl AsRef<Path>],
+    exclude: &[String],
+    keep_going: bool,
+    output: &Path,
+) -> Result<Folder, Failed> {
+    if input.iter().any(|path| path.as_ref() == Path::new("-")) {
+        return Err(Failed::usage("standard input is packed alone, without other inputs"));
+    }
+    let mut folder = Folder::new(exclude)?.keep_going(keep_going);
+    folder.skip(output);
+    for path in input {
+        folder.add(path.as_ref())?;
+        ui::check_stop()?;
+    }
+    Ok(folder)
+}
+
+fn write_folder<W: Write>(
+    folder: Folder,
+    writer: &mut Writer<W>,
+    quiet: bool,
+) -> fiche::Result<Packed> {
+    let progress = Progress::new("packing", Some(folder.bytes()), quiet);
+    let packed = folder.write_to(writer, &mut |bytes| progress.add(bytes))?;
+    progress.done();
+    for path in &packed.sockets {
+        say!("{}: a socket, which is not kept", path.display());
+    }
+    for (_, error) in &packed.skipped {
+        say!("left out: {error}");
+    }
+    for path in &packed.changed {
+        say!("{}: changed while it was being packed", path.display());
+    }
+    Ok(packed)
+}
+
+fn write_stream<W: Write>(
+    mut stream: Box<dyn Read>,
+    split: Option<Split>,
+    writer: &mut Writer<W>,
+    quiet: bool,
+) -> fiche::Result<Packed> {
+    let progress = Progress::new("packing", None, quiet);
+    let start = writer.offset();
+    let mut packed = Packed::default();
+    if let Some(split) = split {
+        let items = writer.add_records(&split, &mut stream, &mut |bytes| progress.add(bytes))?;
+        packed.records = items.end - items.start;
+    } else {
+        let mut buf = vec![0; 256 << 10];
+        loop {
+            let len = read(&mut stream, &mut buf)?;
+            if len == 0 {
+                break;
+            }
+            writer.write_all(&buf[..len])?;
+            progress.add(len as u64)?;
+        }
+    }
+    packed.bytes = writer.offset() - start;
+    Ok(packed)
+}
+
+fn read(stream: &mut dyn Read, buf: &mut [u8]) -> fiche::Result<usize> {
+    loop {
+        match stream.read(buf) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// The beginning of a stream, and the rest of it.
+struct Head {
+    content: Box<dyn ReadAt>,
+    /// What was read, but did not go into the content any more.
+    after: Vec<u8>,
+    rest: Box<dyn Read>,
+}
+
+impl Head {
+    fn read(stream: Box<dyn Read>, progress: &Progress) -> Result<Head, Failed> {
+        let mut rest = stream;
+        let mut memory = Vec::new();
+        let mut buf = vec![0; 256 << 10];
+        while (memory.len() as u64) < IN_MEMORY {
+            let len = read(&mut rest, &mut buf)?;
+            if len == 0 {
+                return Ok(Head { content: Box::new(memory), after: Vec::new(), rest });
+            }
+            memory.extend_from_slice(&buf[..len]);
+            progress.add(len as u64)?;
+        }
+        // A file without a name, which is gone with the program. Where there is no room for all of
+        // it, what is there is enough to learn from.
+        let file = tempfile::tempfile().and_then(|mut file| file.write_all(&memory).map(|()| file));
+        let Ok(mut file) = file else {
+            return Ok(Head { content: Box::new(memory), after: Vec::new(), rest });
+        };
+        let (mut filled, mut after) = (memory.len() as u64, Vec::new());
+        drop(memory);
+        while filled < HEAD {
+            let len = read(&mut rest, &mut buf)?;
+            if len == 0 {
+                break;
+            }
+            if file.write_all(&buf[..len]).is_err() {
+                after.extend_from_slice(&buf[..len]);
+                break;
+            }
+            filled += len as u64;
+            progress.add(len as u64)?;
+        }
+        Ok(Head { content: Box::new(source(file, filled)?), after, rest })
+    }
+
+    /// The stream from its beginning.
+    fn whole(self) -> fiche::Result<Box<dyn Read>> {
+        let after = io::Cursor::new(self.after);
+        Ok(Box::new(Cursor::new(self.content).chain(after).chain(self.rest)))
+    }
+}
+
+/// What was written to a file, without what a write that failed left at its end.
+fn source(file: File, len: u64) -> fiche::Result<FileSource> {
+    file.set_len(len)?;
+    FileSource::new(file)
+}
+
+/// Content that moves a bar while it is read, and stops when a signal asks to.
+struct Watched<'a> {
+    content: &'a dyn ReadAt,
+    progress: Progress,
+}
+
+impl ReadAt for Watched<'_> {
+    fn len(&self) -> u64 {
+        self.content.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> fiche::Result<()> {
+        self.progress.add(buf.len() as u64)?;
+        self.content.read_at(offset, buf)
+    }
+}
