@@ -56,8 +56,9 @@ pub fn run(args: Args) -> Result<(), Failed> {
         let dictionary = &blocks.dictionary;
         options = match dictionary.options_of(options.clone(), coding, &before, quiet)? {
             Some(options) => options,
-            None => source
-                .learn(quiet, |content| dictionary.options(options, coding, content, quiet))?,
+            None => source.learn(quiet, |content| {
+                dictionary.options(options, coding, content, blocks.threads.count(), quiet)
+            })?,
         };
     }
     ui::set_left("the archive is what it was");

@@ -127,13 +127,14 @@ impl Choice {
         options: Options,
         (coding, level): (Coding, Option<i32>),
         content: &dyn ReadAt,
+        threads: usize,
         quiet: bool,
     ) -> Result<Options, Failed> {
         let mut options = options;
         let training = Training::new(coding).block_len(options.block_bytes());
         let training = training.level(level.unwrap_or(coding.default_level()));
         let training = training.sampling(self.sampling.sampling()).min_literal(self.min_literal);
-        let mut training = training.near(self.prime == Prime::Near);
+        let mut training = training.near(self.prime == Prime::Near).threads(threads);
         if let Some(samples) = self.sampling.samples {
             training = training.cover(samples == Samples::Cover);
         }

@@ -52,8 +52,9 @@ pub fn run(args: Args) -> Result<(), Failed> {
         return Err(Failed::usage("compressed bytes are not for a terminal: name a file with -o"));
     }
     if let Some(coding) = coding {
-        options = source
-            .learn(quiet, |content| blocks.dictionary.options(options, coding, content, quiet))?;
+        options = source.learn(quiet, |content| {
+            blocks.dictionary.options(options, coding, content, blocks.threads.count(), quiet)
+        })?;
     }
     let mut writer = Writer::new(output, options)?;
     let packed = source.write(&mut writer, quiet)?;

@@ -74,7 +74,6 @@
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use std::borrow::Cow;
 
 use crate::codec::{Scratch, pack_section, unpack_section};
 use crate::error::{Error, Place, Result};
@@ -192,7 +191,7 @@ impl Section {
     ) {
         debug_assert!(scratch.is_none() || payload.len() as u64 <= MAX_DECODED);
         let packed = scratch.and_then(|scratch| pack_section(payload, LEVEL, scratch));
-        Section::put_packed(out, pos, kind, (offset, number), payload, packed);
+        Section::put_packed(out, pos, kind, (offset, number), payload, packed.as_deref());
     }
 
     /// Appends a section whose payload was compressed already, if it is.
@@ -202,11 +201,11 @@ impl Section {
         kind: Kind,
         (offset, number): (u64, u64),
         payload: &[u8],
-        packed: Option<Vec<u8>>,
+        packed: Option<&[u8]>,
     ) {
-        let (flags, stored) = match &packed {
-            Some(packed) => (COMPRESSED, Cow::Borrowed(packed.as_slice())),
-            None => (0, Cow::Borrowed(payload)),
+        let (flags, stored) = match packed {
+            Some(packed) => (COMPRESSED, packed),
+            None => (0, payload),
         };
         let start = out.len();
         out.put(&MARKER);
@@ -218,7 +217,7 @@ impl Section {
         if packed.is_some() {
             out.put_varint(payload.len() as u64);
         }
-        out.put(&stored);
+        out.put(stored);
         let checksum = crc32c_of(&[&pos.to_le_bytes(), out.get(start..).unwrap_or_default()]);
         out.put_u32(checksum);
     }

@@ -86,6 +86,7 @@ impl Options {
     /// Those of [`Training::run`].
     pub fn learn<C: ReadAt + ?Sized>(self, content: &C) -> Result<Options> {
         let training = Training::new(Coding::Hybrid).block_len(self.block_len);
+        let training = training.threads(self.threads);
         Ok(self.coder(Arc::new(training.run(content)?)))
     }
 

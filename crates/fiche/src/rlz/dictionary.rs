@@ -23,6 +23,8 @@ pub struct Dictionary {
     /// Its bytes, and `PADDING` zeros.
     padded: Vec<u8>,
     digest: Digest,
+    /// Its pieces compressed, once an archive was written with it; none where a piece does not shrink.
+    pub(super) packed: OnceLock<Vec<Option<Vec<u8>>>>,
 }
 
 impl fmt::Debug for Dictionary {
@@ -50,7 +52,7 @@ impl Dictionary {
         let mut padded = bytes;
         padded.reserve_exact(PADDING);
         padded.resize(need as usize + PADDING, 0);
-        Ok(Dictionary { decoding: OnceLock::new(), padded, digest })
+        Ok(Dictionary { decoding: OnceLock::new(), padded, digest, packed: OnceLock::new() })
     }
 
     /// How many bytes it has.

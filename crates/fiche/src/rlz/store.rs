@@ -69,33 +69,22 @@ pub(crate) fn put_dictionary(
     let count = if name.is_some() { 0 } else { dictionary.len().div_ceil(PIECE) };
     payload.put_varint(count as u64);
     let mut section = Vec::new();
-    let mut done = 0;
-    let mut put = |packed: Option<Vec<u8>>, pos: &mut u64, payload: &mut Vec<u8>| -> Result<()> {
-        let bytes = &dictionary.as_bytes()[done * PIECE..];
-        let bytes = &bytes[..bytes.len().min(PIECE)];
+    let packed = if name.is_some() { &[] } else { dictionary.packed(threads) };
+    for (i, packed) in packed.iter().enumerate() {
         section.clear();
-        let before = ((done * PIECE) as u64, done as u64);
-        Section::put_packed(&mut section, *pos, Kind::DictionaryPiece, before, bytes, packed);
+        let before = ((i * PIECE) as u64, i as u64);
+        let kind = Kind::DictionaryPiece;
+        Section::put_packed(
+            &mut section,
+            pos,
+            kind,
+            before,
+            dictionary.piece(i),
+            packed.as_deref(),
+        );
         write(&section)?;
-        *pos += section.len() as u64;
+        pos += section.len() as u64;
         payload.put_varint(section.len() as u64);
-        done += 1;
-        Ok(())
-    };
-    let mut pipeline = Pipeline::new(threads.min(count.max(1)), || {
-        let (dictionary, mut scratch) = (dictionary.clone(), Scratch::default());
-        move |i: usize| {
-            let bytes = &dictionary.as_bytes()[i * PIECE..];
-            pack_section(&bytes[..bytes.len().min(PIECE)], LEVEL, &mut scratch)
-        }
-    });
-    for i in 0..count {
-        if let Some(packed) = pipeline.push(i) {
-            put(packed, &mut pos, &mut payload)?;
-        }
-    }
-    while let Some(packed) = pipeline.pop() {
-        put(packed, &mut pos, &mut payload)?;
     }
     section.clear();
     Section::put(&mut section, pos, Kind::Dictionary, (0, number), &payload, None);
@@ -169,6 +158,26 @@ impl Description {
 }
 
 impl Dictionary {
+    /// The bytes of one of its pieces.
+    fn piece(&self, i: usize) -> &[u8] {
+        let bytes = &self.as_bytes()[i * PIECE..];
+        &bytes[..bytes.len().min(PIECE)]
+    }
+
+    /// Its pieces compressed, where that makes them shorter: done once, and kept.
+    pub(crate) fn packed(self: &Arc<Self>, threads: usize) -> &[Option<Vec<u8>>] {
+        self.packed.get_or_init(|| {
+            let count = self.len().div_ceil(PIECE);
+            let mut pipeline = Pipeline::new(threads.min(count), || {
+                let (dictionary, mut scratch) = (self.clone(), Scratch::default());
+                move |i: usize| pack_section(dictionary.piece(i), LEVEL, &mut scratch)
+            });
+            let mut packed: Vec<_> = (0..count).filter_map(|i| pipeline.push(i)).collect();
+            packed.extend(std::iter::from_fn(|| pipeline.pop()));
+            packed
+        })
+    }
+
     /// Writes it as a file of its own, compressed, for any number of archives. As it is sorted
     /// out once, it takes its time: some 3 MB/s a core.
     ///

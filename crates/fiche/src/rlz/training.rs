@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::io::ReadAt;
+use crate::parallel::default_threads;
 use crate::rlz::{Coder, Coding, Dictionary, Sampling};
 
 /// What a coding learns from content before any of it is packed: the dictionary, and codes that all
@@ -27,6 +28,7 @@ pub struct Training {
     covers: Option<bool>,
     min_literal: u32,
     is_near: bool,
+    threads: usize,
 }
 
 /// The dictionary that is wanted.
@@ -50,6 +52,7 @@ impl Training {
             covers: None,
             min_literal: 4,
             is_near: true,
+            threads: default_threads(),
         }
     }
 
@@ -106,6 +109,12 @@ impl Training {
         Training { is_near, ..self }
     }
 
+    /// How many threads work; all cores by themselves. What is learned is the same for any number.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Training {
+        Training { threads: threads.max(1), ..self }
+    }
+
     /// How long the dictionary becomes at most for content of this length; none where one is given.
     fn len(&self, content: u64) -> Option<u64> {
         let (part, most) = match (&self.dictionary, self.coding) {
@@ -148,6 +157,17 @@ impl Training {
                 Arc::new(self.sampling.clone().len(len).cover(covers).run(content)?)
             }
         };
+        let in_archive = !matches!(self.dictionary, Wanted::This(_));
+        std::thread::scope(|scope| {
+            // Its bytes are compressed for the archive while it is sorted and tried.
+            if in_archive && self.threads > 1 {
+                scope.spawn(|| dictionary.packed(self.threads));
+            }
+            self.coder(dictionary.clone(), content)
+        })
+    }
+
+    fn coder(&self, dictionary: Arc<Dictionary>, content: &dyn ReadAt) -> Result<Coder> {
         let coder = Coder::with_level(self.coding, self.level, dictionary)?;
         let mut coder = coder.min_literal(self.min_literal)?;
         if self.coding == Coding::ZzPrimed {
