@@ -13,6 +13,7 @@ mod engines;
 mod measure;
 mod model;
 mod paper;
+#[path = "../../fiche-cli/src/plot.rs"]
 mod plot;
 mod report;
 mod worker;

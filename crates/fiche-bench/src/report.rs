@@ -8,7 +8,7 @@ use crate::archive::{block_of, calibrate, method_of};
 use crate::engine::{Corpus, Result};
 use crate::measure::{Mode, PIECE};
 use crate::model::{DEVICES, Device, Method, predict};
-use crate::plot::{Series, scatter};
+use crate::plot::{PIECES, Series, scatter};
 use crate::worker::Report;
 
 /// What one engine did in one mode.
@@ -159,7 +159,11 @@ fn plot(corpus: &Corpus, rows: &[Row], mode: Mode) -> String {
     let mut series: Vec<Series> =
         methods.into_iter().map(|(name, points)| Series { name, points }).collect();
     series.sort_by_key(|series| order(&series.name));
-    scatter(&format!("{}: {} retrieval, hot, one thread", corpus.name, mode.name()), &series)
+    scatter(
+        &format!("{}: {} retrieval, hot, one thread", corpus.name, mode.name()),
+        PIECES,
+        &series,
+    )
 }
 
 fn table(corpus: &Corpus, rows: &[Row]) -> Result<String> {

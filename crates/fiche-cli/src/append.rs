@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use fiche::ReadAt;
-use fiche::archive::{Options, Packed};
+use fiche::archive::{Method, Options, Packed};
 use fiche::codec::Codec;
 use serde_json::json;
 
-use crate::dictionary::Method;
 use crate::input::{self, Blocks};
 use crate::pack;
 use crate::sizes::show;
@@ -51,7 +50,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
     let (blocks, quiet) = (&args.blocks, args.quiet);
     let mut options = blocks.options(like);
     let coding = blocks.coding((method, Some(info.level)))?;
-    let mut source = Source::new(&args.input, blocks, &args.file)?;
+    let mut source = blocks.source(&args.input, &args.file)?;
     if let Some(coding) = coding {
         let dictionary = &blocks.dictionary;
         options = match dictionary.options_of(options.clone(), coding, &before, quiet)? {

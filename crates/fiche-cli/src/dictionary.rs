@@ -1,13 +1,11 @@
 //! Dictionaries: which one blocks are packed with, and `fiche dict`.
 
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::Subcommand;
 use fiche::ReadAt;
 use fiche::archive::{Content, Options, Reader};
-use fiche::codec::Codec;
 use fiche::rlz::{Coding, Dictionary, Sampling, Training};
 use serde_json::json;
 
@@ -15,29 +13,6 @@ use crate::output::Output;
 use crate::sizes::{self, show};
 use crate::source;
 use crate::ui::{self, Failed, say};
-
-/// What blocks are compressed with.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Method {
-    Codec(Codec),
-    Coding(Coding),
-}
-
-impl FromStr for Method {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Method, String> {
-        if let Ok(codec) = name.parse() {
-            return Ok(Method::Codec(codec));
-        }
-        name.parse().map(Method::Coding).map_err(|_| {
-            let names = |names: Vec<&str>| names.join(", ");
-            let codecs = names(Codec::ALL.iter().map(|codec| codec.name()).collect());
-            let codings = names(Coding::ALL.iter().map(|coding| coding.name()).collect());
-            format!("the methods are {codecs}; with a dictionary {codings}")
-        })
-    }
-}
 
 /// Where a dictionary comes from.
 #[derive(Clone)]

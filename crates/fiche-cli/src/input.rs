@@ -1,15 +1,16 @@
 //! Opening archives, and the options that several verbs share.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use fiche::archive::{OpenOptions, Options, Reader, Split};
+use fiche::archive::{Method, OpenOptions, Options, Reader, Split};
 use fiche::rlz::Coding;
 use fiche::{FileSource, InFolder, ReadAt};
 
-use crate::dictionary::{self, Given, Method};
+use crate::dictionary::{self, Given};
 use crate::sizes;
+use crate::source::Source;
 use crate::ui::Failed;
 
 /// The file as a source.
@@ -75,7 +76,8 @@ pub enum Records {
     Split(Split),
 }
 
-fn parse_records(text: &str) -> Result<Records, String> {
+/// Parses what a record is.
+pub fn parse_records(text: &str) -> Result<Records, String> {
     match text {
         "files" | "none" => Ok(Records::Files),
         _ => text.parse().map(Records::Split).map_err(|error: fiche::Error| error.to_string()),
@@ -92,6 +94,11 @@ pub enum Align {
 }
 
 impl Blocks {
+    /// What is packed of these inputs.
+    pub fn source(&self, input: &[PathBuf], output: &Path) -> Result<Source, Failed> {
+        Source::new(input, &self.records, (&self.exclude, self.keep_going), output)
+    }
+
     /// The coding that blocks are packed with and its level, if that was asked for; where no method
     /// was, it is this one. Fails where the method has no such level, and where a dictionary is
     /// asked for, but a method that has none.
@@ -100,19 +107,13 @@ impl Blocks {
         (method, level): (Method, Option<i32>),
     ) -> Result<Option<(Coding, Option<i32>)>, Failed> {
         let level = self.level.or(if self.method.is_none() { level } else { None });
-        match self.method.unwrap_or(method) {
-            Method::Coding(coding) => {
-                let coding = level.map_or(coding, |level| coding.at_level(level));
-                level.map_or(Ok(()), |level| coding.check_level(level))?;
-                Ok(Some((coding, level)))
-            }
+        let method = self.method.unwrap_or(method);
+        match level.map_or(Ok(method), |level| method.at_level(level))? {
+            Method::Coding(coding) => Ok(Some((coding, level))),
             Method::Codec(_) if self.dictionary.is_given() => {
                 Err(Failed::usage("this method has no dictionary: see --method"))
             }
-            Method::Codec(codec) => {
-                level.map_or(Ok(()), |level| codec.check_level(level))?;
-                Ok(None)
-            }
+            Method::Codec(_) => Ok(None),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The `fiche` command: parses, calls the library once, prints.
 
+mod advise;
 mod append;
 mod cat;
 mod dictionary;
@@ -9,6 +10,7 @@ mod ls;
 mod merge;
 mod output;
 mod pack;
+mod plot;
 mod sizes;
 mod source;
 mod ui;
@@ -44,6 +46,7 @@ enum Verb {
     Verify(verify::Args),
     Append(append::Args),
     Merge(merge::Args),
+    Advise(advise::Args),
     #[command(subcommand)]
     Dict(dictionary::Verb),
     /// Print a completion script for a shell
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Verb::Verify(args) => verify::run(args),
         Verb::Append(args) => append::run(args),
         Verb::Merge(args) => merge::run(args),
+        Verb::Advise(args) => advise::run(args),
         Verb::Dict(verb) => dictionary::run(verb),
         Verb::Completions { shell } => completions(shell),
         Verb::Man { dir } => man(&dir),

@@ -3,15 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use fiche::archive::{Options, Packed, Writer};
+use fiche::archive::{Method, Options, Packed, Writer};
 use fiche::rlz::Coding;
 use serde_json::json;
 
-use crate::dictionary::Method;
 use crate::input::Blocks;
 use crate::output::Output;
 use crate::sizes::show;
-use crate::source::Source;
 use crate::ui::{self, Failed, say};
 
 /// Pack files, folders or a stream into an archive
@@ -46,7 +44,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
     let (blocks, quiet) = (&args.blocks, args.quiet);
     let mut options = blocks.options(Options::default());
     let coding = blocks.coding((Method::Coding(Coding::Hybrid), None))?;
-    let mut source = Source::new(&args.input, blocks, &args.output)?;
+    let mut source = blocks.source(&args.input, &args.output)?;
     let output = Output::create(&args.output, args.force)?;
     if output.is_terminal() {
         return Err(Failed::usage("compressed bytes are not for a terminal: name a file with -o"));

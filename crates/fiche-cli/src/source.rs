@@ -7,13 +7,21 @@ use std::path::Path;
 use fiche::archive::{Folder, Packed, Split, Writer};
 use fiche::{Cursor, FileSource, ReadAt};
 
-use crate::input::{Blocks, Records};
+use crate::input::Records;
 use crate::ui::{self, Failed, Progress, say};
 
 /// What is packed.
 pub enum Source {
     Folder(Folder),
-    Stream(Box<dyn Read>, Option<Split>),
+    Stream(Stream),
+}
+
+/// Standard input, or what was read of it and what was not.
+pub struct Stream {
+    bytes: Box<dyn Read>,
+    split: Option<Split>,
+    /// More follows than was learned from, as far as is known.
+    is_longer: bool,
 }
 
 /// Bytes of a stream that are learned from: so many are kept aside until they are packed.
@@ -25,10 +33,11 @@ impl Source {
     /// Looks at all inputs: none is opened, and of a stream nothing is read.
     pub fn new(
         input: &[impl AsRef<Path>],
-        blocks: &Blocks,
+        records: &Records,
+        (exclude, keep_going): (&[String], bool),
         output: &Path,
     ) -> Result<Source, Failed> {
-        let split = match &blocks.records {
+        let split = match records {
             Records::Split(split) => Some(split.clone()),
             Records::Files => None,
         };
@@ -40,14 +49,24 @@ impl Source {
                 true => {
                     Err(Failed::usage("standard input is a terminal: give it a file or a pipe"))
                 }
-                false => Ok(Source::Stream(Box::new(stdin), split)),
+                false => {
+                    Ok(Source::Stream(Stream { bytes: Box::new(stdin), split, is_longer: true }))
+                }
             };
         }
-        let folder = look_at(input, &blocks.exclude, blocks.keep_going, output)?;
+        let folder = look_at(input, exclude, keep_going, output)?;
         Ok(Source::Folder(match split {
             Some(split) => folder.split(split),
             None => folder,
         }))
+    }
+
+    /// What names and metadata of files take.
+    pub fn record_bytes(&self) -> fiche::Result<u64> {
+        match self {
+            Source::Folder(folder) => folder.record_bytes(),
+            Source::Stream(..) => Ok(0),
+        }
     }
 
     /// Gives what can be learned from before any of it is packed: of a stream its beginning.
@@ -59,25 +78,31 @@ impl Source {
         let progress = Progress::new("learning", None, quiet);
         match self {
             Source::Folder(folder) => with(&Watched { content: &folder.content(), progress }),
-            Source::Stream(stream, split) => {
-                let stream = std::mem::replace(stream, Box::new(io::empty()));
-                let stream = match split {
-                    Some(split) => split.plain(stream)?,
-                    None => stream,
+            Source::Stream(stream) => {
+                let bytes = std::mem::replace(&mut stream.bytes, Box::new(io::empty()));
+                let bytes = match &stream.split {
+                    Some(split) => split.plain(bytes)?,
+                    None => bytes,
                 };
-                let head = Head::read(stream, &progress)?;
+                let head = Head::read(bytes, &progress)?;
                 let learned = with(&Watched { content: &*head.content, progress })?;
-                *self = Source::Stream(head.whole()?, split.take());
+                stream.is_longer = !head.is_all;
+                stream.bytes = head.whole()?;
                 Ok(learned)
             }
         }
+    }
+
+    /// True where there is more than was learned from.
+    pub fn is_longer(&self) -> bool {
+        matches!(self, Source::Stream(stream) if stream.is_longer)
     }
 
     /// Writes all of it, with a progress bar.
     pub fn write<W: Write>(self, writer: &mut Writer<W>, quiet: bool) -> fiche::Result<Packed> {
         match self {
             Source::Folder(folder) => write_folder(folder, writer, quiet),
-            Source::Stream(stream, split) => write_stream(stream, split, writer, quiet),
+            Source::Stream(stream) => write_stream(stream, writer, quiet),
         }
     }
 }
@@ -122,21 +147,21 @@ fn write_folder<W: Write>(
 }
 
 fn write_stream<W: Write>(
-    mut stream: Box<dyn Read>,
-    split: Option<Split>,
+    stream: Stream,
     writer: &mut Writer<W>,
     quiet: bool,
 ) -> fiche::Result<Packed> {
     let progress = Progress::new("packing", None, quiet);
     let start = writer.offset();
     let mut packed = Packed::default();
-    if let Some(split) = split {
-        let items = writer.add_records(&split, &mut stream, &mut |bytes| progress.add(bytes))?;
+    let mut bytes = stream.bytes;
+    if let Some(split) = stream.split {
+        let items = writer.add_records(&split, &mut bytes, &mut |bytes| progress.add(bytes))?;
         packed.records = items.end - items.start;
     } else {
         let mut buf = vec![0; 256 << 10];
         loop {
-            let len = read(&mut stream, &mut buf)?;
+            let len = read(&mut bytes, &mut buf)?;
             if len == 0 {
                 break;
             }
@@ -163,6 +188,7 @@ struct Head {
     /// What was read, but did not go into the content any more.
     after: Vec<u8>,
     rest: Box<dyn Read>,
+    is_all: bool,
 }
 
 impl Head {
@@ -170,10 +196,13 @@ impl Head {
         let mut rest = stream;
         let mut memory = Vec::new();
         let mut buf = vec![0; 256 << 10];
+        let in_memory = |memory: Vec<u8>, rest, is_all| {
+            Ok(Head { content: Box::new(memory), after: Vec::new(), rest, is_all })
+        };
         while (memory.len() as u64) < IN_MEMORY {
             let len = read(&mut rest, &mut buf)?;
             if len == 0 {
-                return Ok(Head { content: Box::new(memory), after: Vec::new(), rest });
+                return in_memory(memory, rest, true);
             }
             memory.extend_from_slice(&buf[..len]);
             progress.add(len as u64)?;
@@ -181,24 +210,20 @@ impl Head {
         // A file without a name, which is gone with the program. Where there is no room for all of
         // it, what is there is enough to learn from.
         let file = tempfile::tempfile().and_then(|mut file| file.write_all(&memory).map(|()| file));
-        let Ok(mut file) = file else {
-            return Ok(Head { content: Box::new(memory), after: Vec::new(), rest });
-        };
-        let (mut filled, mut after) = (memory.len() as u64, Vec::new());
+        let Ok(mut file) = file else { return in_memory(memory, rest, false) };
+        let (mut filled, mut after, mut is_all) = (memory.len() as u64, Vec::new(), false);
         drop(memory);
-        while filled < HEAD {
+        while filled < HEAD && !is_all {
             let len = read(&mut rest, &mut buf)?;
-            if len == 0 {
-                break;
-            }
             if file.write_all(&buf[..len]).is_err() {
                 after.extend_from_slice(&buf[..len]);
                 break;
             }
+            is_all = len == 0;
             filled += len as u64;
             progress.add(len as u64)?;
         }
-        Ok(Head { content: Box::new(source(file, filled)?), after, rest })
+        Ok(Head { content: Box::new(source(file, filled)?), after, rest, is_all })
     }
 
     /// The stream from its beginning.

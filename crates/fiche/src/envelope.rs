@@ -74,7 +74,6 @@
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-
 use crate::codec::{Scratch, pack_section, unpack_section};
 use crate::error::{Error, Place, Result};
 use crate::io::ReadAt;

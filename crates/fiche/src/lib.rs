@@ -31,9 +31,10 @@
 //! ```
 //!
 //! Where to look: [`archive`] to pack and read, [`codec`] for one block alone, [`rlz`] for blocks that
-//! share a dictionary.
+//! share a dictionary, [`advise`] for how to pack what you have.
 //! [`Error`] says what can go wrong, [`mod@format`] what the bytes of a file mean.
 
+pub mod advise;
 pub mod archive;
 mod blocks;
 mod cache;

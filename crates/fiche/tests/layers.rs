@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// From the ground up. Modules of one floor do not use one another.
-const FLOORS: [&[&str]; 9] = [
+const FLOORS: [&[&str]; 10] = [
     &["wire", "error"],
     &["elias_fano", "pages", "parallel", "cache", "io"],
     &["codec", "model"],
     &["envelope"],
     &["blocks", "records", "rlz"],
     &["archive"],
+    &["advise"],
     &["testing"],
     &["format"],
     &["lib"],

@@ -1,6 +1,6 @@
 //! Compresses batches of blocks: what each thread of a writer does.
 
-use crate::archive::options::{Method, Options};
+use crate::archive::options::{Options, Packing};
 use crate::blocks::CHECKSUM;
 use crate::codec::{Codec, Scratch};
 use crate::envelope::Kind as SectionKind;
@@ -44,9 +44,9 @@ pub(super) enum Worker {
 impl Worker {
     /// One for a thread of its own; blocks have this mark.
     pub fn new(options: &Options, mark: u32) -> Worker {
-        match &options.method {
-            Method::Codec(codec) => Worker::Codec(*codec, options.the_level(), Box::default()),
-            Method::Coder(coder) => Worker::Coder(Box::new(Packer::new(coder.clone())), mark),
+        match &options.packing {
+            Packing::Codec(codec) => Worker::Codec(*codec, options.the_level(), Box::default()),
+            Packing::Coder(coder) => Worker::Coder(Box::new(Packer::new(coder.clone())), mark),
         }
     }
 

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use rustix::fs::SeekFrom as Seek;
@@ -13,6 +14,8 @@ use rustix::fs::SeekFrom as Seek;
 use crate::archive::content::Content;
 use crate::archive::equal::{Seen, hash_zeros};
 use crate::archive::look::{attributes, extents};
+use crate::archive::options::Options;
+use crate::archive::reader::Reader;
 use crate::archive::writer::Writer;
 use crate::error::{Error, Result};
 use crate::io::into_io;
@@ -363,6 +366,22 @@ impl Folder {
         Content::new(self)
     }
 
+    /// How many bytes of an archive their names and metadata would take, without those of records
+    /// within files: they are written, without any content, and counted.
+    ///
+    /// # Errors
+    /// [`Error::Io`] with the path of what cannot be looked at.
+    pub fn record_bytes(&self) -> Result<u64> {
+        let mut writer = Writer::new(Vec::new(), Options::default())?;
+        let mut run = Run { is_dry: true, ..Run::new(self, HashMap::new(), None) };
+        for file in &self.found {
+            let given = file.name_len == file.prefix;
+            run.pack(&mut writer, self.name_of(file), &self.path_of(file), given, &mut |_| Ok(()))?;
+        }
+        let info = Reader::open(Arc::new(writer.finish()?))?.info()?;
+        Ok(info.record_bytes)
+    }
+
     /// Writes all of it, in the order of the names. `progress` is told bytes as they
     /// are read, and may stop it with an error. When adding to an archive, a
     /// folder that is in it already is passed over.
@@ -389,20 +408,8 @@ impl Folder {
             *sizes.entry(file.len).or_default() += 1;
         }
         sizes.retain(|_, count| *count > 1);
-        let mut run = Run {
-            keep_going: self.keep_going,
-            split: self.split.take(),
-            later: Vec::new(),
-            packed: Packed {
-                sockets: std::mem::take(&mut self.sockets),
-                skipped: std::mem::take(&mut self.skipped),
-                ..Packed::default()
-            },
-            buf: vec![0; PIECE],
-            sizes,
-            seen: Seen::default(),
-            links: HashMap::new(),
-        };
+        let split = self.split.take();
+        let mut run = Run::new(&self, sizes, split);
         for file in &found {
             let path = self.path_of(file);
             let given = file.name_len == file.prefix;
@@ -441,9 +448,29 @@ struct Run {
     seen: Seen,
     /// First record of each file that has several names.
     links: HashMap<(u64, u64), u64>,
+    /// Names and metadata alone: nothing is opened.
+    is_dry: bool,
 }
 
 impl Run {
+    fn new(folder: &Folder, sizes: HashMap<u64, u32>, split: Option<Split>) -> Run {
+        Run {
+            keep_going: folder.keep_going,
+            split,
+            later: Vec::new(),
+            packed: Packed {
+                sockets: folder.sockets.clone(),
+                skipped: folder.skipped.clone(),
+                ..Packed::default()
+            },
+            buf: vec![0; PIECE],
+            sizes,
+            seen: Seen::default(),
+            links: HashMap::new(),
+            is_dry: false,
+        }
+    }
+
     fn pack<W: Write>(
         &mut self,
         writer: &mut Writer<W>,
@@ -498,6 +525,8 @@ impl Run {
             writer.add_entry(entry)?
         } else if let Some(&first) = self.links.get(&identity) {
             entry.kind = Kind::Hardlink(first);
+            writer.add_entry(entry)?
+        } else if self.is_dry {
             writer.add_entry(entry)?
         } else {
             self.pack_file(writer, entry, stat, path, progress)?

@@ -57,7 +57,7 @@ pub use content::Content;
 pub use folder::{Folder, Packed};
 pub use info::Info;
 pub use merge::merge;
-pub use options::Options;
+pub use options::{Method, Options};
 pub use reader::{OpenOptions, Reader};
 pub use record::Record;
 pub use recover::Recovered;

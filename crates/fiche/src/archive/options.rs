@@ -1,5 +1,7 @@
 //! How an archive is written.
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::codec::{Codec, Scratch};
@@ -22,7 +24,7 @@ pub(super) const MAX_BLOCK: usize = 16 << 20;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    pub(super) method: Method,
+    pub(super) packing: Packing,
     level: Option<i32>,
     pub(super) block_len: usize,
     pub(super) align_records: bool,
@@ -30,18 +32,91 @@ pub struct Options {
     pub(super) dictionary_file: Option<String>,
 }
 
-/// What blocks are compressed with.
+/// What blocks are compressed with, and all that this needs.
 #[derive(Clone, Debug)]
-pub(super) enum Method {
+pub(super) enum Packing {
     Codec(Codec),
     Coder(Arc<Coder>),
+}
+
+/// What blocks are compressed with, under one name: each on its own, or with what they share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// Each block on its own.
+    Codec(Codec),
+    /// With a dictionary that blocks share.
+    Coding(Coding),
+}
+
+impl Method {
+    /// The name under which people choose it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Codec(codec) => codec.name(),
+            Method::Coding(coding) => coding.name(),
+        }
+    }
+
+    /// The level taken when none is asked for.
+    #[must_use]
+    pub fn default_level(self) -> i32 {
+        match self {
+            Method::Codec(codec) => codec.default_level(),
+            Method::Coding(coding) => coding.default_level(),
+        }
+    }
+
+    /// The method that this level of it is: the lower ones of `hybrid` have a coding of their own.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], which names the levels there are.
+    pub fn at_level(self, level: i32) -> Result<Method> {
+        match self {
+            Method::Codec(codec) => codec.check_level(level).map(|()| self),
+            Method::Coding(coding) => {
+                let coding = coding.at_level(level);
+                coding.check_level(level).map(|()| Method::Coding(coding))
+            }
+        }
+    }
+
+    /// True when this build has it.
+    #[must_use]
+    pub fn is_compiled_in(self) -> bool {
+        match self {
+            Method::Codec(codec) => codec.is_compiled_in(),
+            Method::Coding(coding) => coding.is_compiled_in(),
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Method {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Method> {
+        let codec = || name.parse().map(Method::Codec);
+        let coding = || name.parse().map(Method::Coding);
+        codec().or_else(|_: Error| coding()).map_err(|_| {
+            let names = |names: Vec<&str>| names.join(", ");
+            let codecs = names(Codec::ALL.iter().map(|codec| codec.name()).collect());
+            let codings = names(Coding::ALL.iter().map(|coding| coding.name()).collect());
+            Error::invalid(format!("the methods are {codecs}; with a dictionary {codings}"))
+        })
+    }
 }
 
 impl Default for Options {
     /// zstd at its default level, blocks of 16 KiB, all cores.
     fn default() -> Options {
         Options {
-            method: Method::Codec(Codec::Zstd),
+            packing: Packing::Codec(Codec::Zstd),
             level: None,
             block_len: 16 << 10,
             align_records: false,
@@ -55,7 +130,7 @@ impl Options {
     /// The codec of every block that shrinks.
     #[must_use]
     pub fn codec(self, codec: Codec) -> Options {
-        Options { method: Method::Codec(codec), ..self }
+        Options { packing: Packing::Codec(codec), ..self }
     }
 
     /// A coding with its dictionary in place of a codec; its level is that of the coder.
@@ -63,7 +138,7 @@ impl Options {
     /// file of its own.
     #[must_use]
     pub fn coder(self, coder: Arc<Coder>) -> Options {
-        Options { method: Method::Coder(coder), level: None, ..self }
+        Options { packing: Packing::Coder(coder), level: None, ..self }
     }
 
     /// What `fiche pack` does by itself: blocks are packed by `hybrid`, at its default level, with a
@@ -131,9 +206,9 @@ impl Options {
     }
 
     pub(super) fn the_level(&self) -> i32 {
-        match &self.method {
-            Method::Codec(codec) => self.level.unwrap_or(codec.default_level()),
-            Method::Coder(coder) => coder.level(),
+        match &self.packing {
+            Packing::Codec(codec) => self.level.unwrap_or(codec.default_level()),
+            Packing::Coder(coder) => coder.level(),
         }
     }
 
@@ -141,10 +216,10 @@ impl Options {
         if !(MIN_BLOCK..=MAX_BLOCK).contains(&self.block_len) {
             return Err(Error::invalid("a block is 1 KiB to 16 MiB long"));
         }
-        let codec = match &self.method {
-            Method::Codec(codec) => codec,
-            Method::Coder(_) if self.level.is_none() => return Ok(()),
-            Method::Coder(_) => return Err(Error::invalid("the level is that of the coder")),
+        let codec = match &self.packing {
+            Packing::Codec(codec) => codec,
+            Packing::Coder(_) if self.level.is_none() => return Ok(()),
+            Packing::Coder(_) => return Err(Error::invalid("the level is that of the coder")),
         };
         codec.check_level(self.the_level())?;
         // Fails where the codec is not compiled in.
@@ -159,9 +234,9 @@ impl Options {
 
     pub(super) fn notes(&self) -> Vec<(String, String)> {
         let note = |key: &str, value: String| (key.to_owned(), value);
-        let (method, dictionary) = match &self.method {
-            Method::Codec(codec) => (codec.name(), None),
-            Method::Coder(coder) => (coder.coding().name(), Some(coder.dictionary().digest())),
+        let (method, dictionary) = match &self.packing {
+            Packing::Codec(codec) => (codec.name(), None),
+            Packing::Coder(coder) => (coder.coding().name(), Some(coder.dictionary().digest())),
         };
         let mut notes = vec![
             note("writer", concat!("fiche ", env!("CARGO_PKG_VERSION")).to_owned()),

@@ -415,6 +415,16 @@ impl Reader {
         }
     }
 
+    /// Stored bytes of each block in order, its checksum included. Loads every chapter's table.
+    pub(crate) fn stored_lens(&self) -> Result<Vec<u64>> {
+        let mut lens = Vec::new();
+        for chapter in 0..self.inner().footer.chapters.len() {
+            let table = self.inner().table(chapter)?;
+            lens.extend((0..table.blocks()).map(|i| table.block(i).stored_len));
+        }
+        Ok(lens)
+    }
+
     /// A range of the content in order, decoded ahead by several threads; see [`Stream`].
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::archive::compress::{Batch, Compressed, Worker};
 use crate::archive::format::{ChapterRef, Footer, SharedRef};
-use crate::archive::options::{MAX_BLOCK, Method, Options};
+use crate::archive::options::{MAX_BLOCK, Options, Packing};
 use crate::archive::reader::Reader;
 use crate::archive::shared::model_payload;
 use crate::archive::spare;
@@ -129,9 +129,9 @@ impl<W: Write> Writer<W> {
         options.check()?;
         let mut sink = sink;
         // Coders factor several blocks at once.
-        let (coded, mark, together) = match &options.method {
-            Method::Codec(codec) => (Coded { number: *codec as u8, ..Coded::default() }, 0, 1),
-            Method::Coder(coder) => {
+        let (coded, mark, together) = match &options.packing {
+            Packing::Codec(codec) => (Coded { number: *codec as u8, ..Coded::default() }, 0, 1),
+            Packing::Coder(coder) => {
                 let (coded, mark) = sink.share(coder, options)?;
                 (coded, mark, LANES)
             }

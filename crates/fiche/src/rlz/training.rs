@@ -116,7 +116,7 @@ impl Training {
     }
 
     /// How long the dictionary becomes at most for content of this length; none where one is given.
-    fn len(&self, content: u64) -> Option<u64> {
+    pub(crate) fn len(&self, content: u64) -> Option<u64> {
         let (part, most) = match (&self.dictionary, self.coding) {
             (Wanted::This(_), _) => return None,
             (Wanted::Len(len), _) => return Some(*len),
@@ -149,13 +149,9 @@ impl Training {
         // Before content is read for nothing.
         self.coding.check_level(self.level)?;
         let content = &content;
-        let dictionary = match (&self.dictionary, self.len(content.len())) {
-            (Wanted::This(dictionary), _) => dictionary.clone(),
-            (_, None | Some(0)) => Arc::new(Dictionary::new(Vec::new())?),
-            (_, Some(len)) => {
-                let covers = self.covers.unwrap_or(self.coding.is_hybrid());
-                Arc::new(self.sampling.clone().len(len).cover(covers).run(content)?)
-            }
+        let dictionary = match &self.dictionary {
+            Wanted::This(dictionary) => dictionary.clone(),
+            _ => Arc::new(self.sample(content)?),
         };
         let in_archive = !matches!(self.dictionary, Wanted::This(_));
         std::thread::scope(|scope| {
@@ -165,6 +161,17 @@ impl Training {
             }
             self.coder(dictionary.clone(), content)
         })
+    }
+
+    /// Chooses the dictionary alone.
+    pub(crate) fn sample(&self, content: &dyn ReadAt) -> Result<Dictionary> {
+        match self.len(content.len()) {
+            None | Some(0) => Dictionary::new(Vec::new()),
+            Some(len) => {
+                let covers = self.covers.unwrap_or(self.coding.is_hybrid());
+                self.sampling.clone().len(len).cover(covers).run(content)
+            }
+        }
     }
 
     fn coder(&self, dictionary: Arc<Dictionary>, content: &dyn ReadAt) -> Result<Coder> {

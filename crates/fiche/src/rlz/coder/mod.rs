@@ -219,7 +219,8 @@ impl FromStr for Coding {
     }
 }
 
-/// A coding, a dictionary and what packing with them needs, ready for any number of archives.
+/// A coding, a dictionary and what packing with them needs, ready for any number of archives. Cheap to
+/// clone.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -239,13 +240,14 @@ impl FromStr for Coding {
 /// assert_eq!(&piece, b"engine");
 /// # Ok::<(), fiche::Error>(())
 /// ```
+#[derive(Clone)]
 pub struct Coder {
     coding: Coding,
     level: i32,
     min_literal: u32,
     dictionary: Arc<Dictionary>,
-    matcher: Option<Matcher>,
-    finder: Option<Finder>,
+    matcher: Option<Arc<Matcher>>,
+    finder: Option<Arc<Finder>>,
     zstd: Option<Arc<Encoding>>,
     model: Option<Arc<Model>>,
     /// Length of the collection that the dictionary was sampled from; 0 to take its first region
@@ -283,9 +285,9 @@ impl Coder {
         crate::rlz::memory::check(need)?;
         let (mut matcher, mut finder) = (None, None);
         if coding.is_hybrid() {
-            finder = Some(Finder::new(dictionary.clone(), level)?);
+            finder = Some(Arc::new(Finder::new(dictionary.clone(), level)?));
         } else if coding.has_factors() {
-            matcher = Some(Matcher::new(dictionary.clone())?);
+            matcher = Some(Arc::new(Matcher::new(dictionary.clone())?));
         }
         let zstd = match coding {
             Coding::ZstdDict => Some(Arc::new(Encoding::new(dictionary.clone(), level)?)),

@@ -1,12 +1,16 @@
-//! Scatter plots of size against rate, as the paper's Figures 2 and 3.
+//! Scatter plots of size against rate, as Figures 2 and 3 of Petri, Moffat, Nagesh and Wirth, *Access time
+//! tradeoffs in archive compression* (2015).
 
 use std::fmt::Write;
 
-/// One method at several block lengths: size in percent and pieces a second.
+/// One method at several block lengths: size in percent, rate, and what more is to say.
 pub struct Series {
     pub name: String,
     pub points: Vec<(f64, f64, String)>,
 }
+
+/// The rate of reading.
+pub const PIECES: &str = "pieces of 16 KiB a second";
 
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 560.0;
@@ -19,8 +23,8 @@ const COLORS: [&str; 10] = [
     "#6a994e", "#22223b",
 ];
 
-/// An SVG with rates on a logarithmic axis.
-pub fn scatter(title: &str, series: &[Series]) -> String {
+/// An SVG with rates, of which `what` says what they are, on a logarithmic axis.
+pub fn scatter(title: &str, what: &str, series: &[Series]) -> String {
     let points = || series.iter().flat_map(|series| &series.points);
     let most = points().map(|point| point.0).fold(1.0, f64::max);
     let step = if most > 60.0 { 20.0 } else { 10.0 };
@@ -64,8 +68,8 @@ pub fn scatter(title: &str, series: &[Series]) -> String {
     ));
     let half = TOP + (bottom - TOP) / 2.0;
     line(format!(
-        "<text transform=\"translate(18 {half}) rotate(-90)\" text-anchor=\"middle\">pieces of 16 \
-         KiB a second</text>"
+        "<text transform=\"translate(18 {half}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+        escape(what)
     ));
     for (i, series) in series.iter().enumerate() {
         let color = COLORS[i % COLORS.len()];
@@ -81,7 +85,7 @@ pub fn scatter(title: &str, series: &[Series]) -> String {
         for (size, rate, label) in &series.points {
             let title = escape(&format!("{} {label}", series.name));
             line(format!(
-                "{}<title>{title}: {size:.2} %, {rate:.0}/s</title></path>",
+                "{}<title>{title}: {size:.2} %, {rate:.0}</title></path>",
                 mark(i, x(*size), y(*rate), color)
             ));
         }
@@ -92,6 +96,19 @@ pub fn scatter(title: &str, series: &[Series]) -> String {
     }
     line("</svg>".into());
     svg
+}
+
+/// Several plots as one SVG, one below the other.
+#[allow(dead_code, reason = "fiche-bench, which has this file as well, does not need it")]
+pub fn stacked(plots: &[String]) -> String {
+    let height = HEIGHT * plots.len() as f64;
+    let mut svg =
+        format!("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\">\n");
+    for (i, plot) in plots.iter().enumerate() {
+        let place = format!("<svg y=\"{}\" height=\"{HEIGHT}\" ", HEIGHT * i as f64);
+        svg += &plot.replacen("<svg ", &place, 1);
+    }
+    svg + "</svg>\n"
 }
 
 /// The mark of a series, left open: each ten have another shape, as they have the same colors.
