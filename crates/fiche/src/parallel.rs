@@ -11,6 +11,26 @@ pub(crate) fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get())
 }
 
+/// Gives each of so many threads a part of the items, in order, and returns what they make of them.
+pub(crate) fn in_parts<T: Send, O: Send>(
+    threads: usize,
+    items: &mut [T],
+    work: impl Fn(&mut [T]) -> O + Sync,
+) -> Vec<O> {
+    let len = items.len().div_ceil(threads.max(1)).max(1);
+    let mut parts = items.chunks_mut(len);
+    let Some(first) = parts.next() else { return Vec::new() };
+    std::thread::scope(|scope| {
+        let work = &work;
+        let others: Vec<_> = parts.map(|part| scope.spawn(move || work(part))).collect();
+        let first = work(first);
+        let join = |other: std::thread::ScopedJoinHandle<'_, O>| {
+            other.join().unwrap_or_else(|panic| resume_unwind(panic))
+        };
+        std::iter::once(first).chain(others.into_iter().map(join)).collect()
+    })
+}
+
 /// A bounded pipeline. Items go in one by one and results come out in the same
 /// order; at most `2 * threads + 1` items are under way, which bounds the
 /// memory. One thread means none beside the caller's.
@@ -124,6 +144,21 @@ mod tests {
             results.extend(std::iter::from_fn(|| pipeline.pop()));
             assert!(results.into_iter().eq((0..200).map(|i| i * 2)));
         }
+    }
+
+    #[test]
+    fn every_item_is_in_one_part() {
+        for threads in 0..9 {
+            let mut items: Vec<u64> = (0..5).collect();
+            let sums = in_parts(threads, &mut items, |part| {
+                part.iter_mut().for_each(|item| *item += 1);
+                (part.len(), part.iter().sum::<u64>())
+            });
+            assert!(sums.len() <= threads.max(1));
+            assert_eq!(items, [1, 2, 3, 4, 5]);
+            assert_eq!(sums.iter().fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1)), (5, 15));
+        }
+        assert!(in_parts(3, &mut [0u8; 0], |_| ()).is_empty());
     }
 
     #[test]

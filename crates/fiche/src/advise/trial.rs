@@ -65,9 +65,10 @@ impl<'a> Learned<'a> {
             (last.0, last.1, last.2) == (coding, plan.level, plan.dictionary_len)
         };
         let training = Training::new(coding).level(plan.level).block_len(plan.block_len);
+        let training = training.threads(self.threads);
         let (coder, seconds) = match self.last.as_ref().filter(same) {
             Some((.., coder, seconds)) => {
-                (coder.clone().learn(self.content, plan.block_len)?, *seconds)
+                (coder.clone().learn_on(self.threads, self.content, plan.block_len)?, *seconds)
             }
             None => {
                 let (dictionary, [chosen, packed]) =

@@ -183,7 +183,7 @@ impl Training {
         if self.is_near {
             coder = coder.collection(content.len());
         }
-        coder.learn(content, self.block_len)
+        coder.learn_on(self.threads, content, self.block_len)
     }
 }
 

@@ -38,6 +38,7 @@ use std::sync::Arc;
 #[cfg(feature = "zlib")]
 use crate::codec;
 use crate::error::{Error, Result};
+use crate::parallel::default_threads;
 use crate::rlz::hybrid::{self, Finder};
 pub(crate) use crate::rlz::matcher::LANES;
 use crate::rlz::matcher::{Factor, Matcher};
@@ -350,6 +351,16 @@ impl Coder {
     /// # Errors
     /// Those of reading.
     pub fn learn(self, collection: &dyn crate::io::ReadAt, block_len: usize) -> Result<Coder> {
+        self.learn_on(default_threads(), collection, block_len)
+    }
+
+    /// The same on so many threads.
+    pub(crate) fn learn_on(
+        self,
+        threads: usize,
+        collection: &dyn crate::io::ReadAt,
+        block_len: usize,
+    ) -> Result<Coder> {
         /// Text in all, and of one piece.
         const SAMPLE: usize = 3 << 20;
         const PIECE: usize = 256 << 10;
@@ -362,8 +373,10 @@ impl Coder {
         let blocks: Vec<&[u8]> = text.chunks(piece).collect();
         let share = text.len() as f64 / collection.len() as f64;
         let model = match self.coding {
-            Coding::Fast => Model::Tokens(hybrid::train_tokens(finder, self.level, &blocks)),
-            _ => Model::Hybrid(hybrid::train(finder, self.level, &blocks, share)),
+            Coding::Fast => {
+                Model::Tokens(hybrid::train_tokens(finder, self.level, &blocks, threads))
+            }
+            _ => Model::Hybrid(hybrid::train(finder, self.level, &blocks, share, threads)),
         };
         Ok(Coder { model: Some(Arc::new(model)), ..self })
     }

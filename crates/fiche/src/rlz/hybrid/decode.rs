@@ -633,7 +633,7 @@ mod tests {
         for (level, learns) in LEVELS.flat_map(|level| [(level, true), (level, false)]) {
             let finder = Finder::new(dictionary.clone(), level).unwrap();
             let model = match learns {
-                true => train(&finder, level, &blocks, 1.0),
+                true => train(&finder, level, &blocks, 1.0, 2),
                 false => unlearned.clone(),
             };
             assert!(!learns || model.classes.iter().any(|class| class.literals.len() > 1));

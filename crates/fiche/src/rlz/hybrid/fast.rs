@@ -637,7 +637,7 @@ mod tests {
             let blocks: Vec<&[u8]> = sample.chunks(4096).collect();
             for level in FAST_LEVELS {
                 let finder = Finder::new(dictionary.clone(), level).unwrap();
-                let tokens = train_tokens(&finder, level, &blocks);
+                let tokens = train_tokens(&finder, level, &blocks, 2);
                 let mut packer = Packer::fast(tokens.clone(), dictionary.len(), level);
                 let (mut taken, mut refused) = (0, 0);
                 for len in [1, 100, 1000, 4096, 16_384, 120_000] {

@@ -333,8 +333,8 @@ mod tests {
             let finder = Finder::new(dictionary.clone(), level).unwrap();
             let len = dictionary.len();
             let mut packer = match FAST_LEVELS.contains(&level) {
-                true => Packer::fast(train_tokens(&finder, level, &blocks), len, level),
-                false => Packer::new(&train(&finder, level, &blocks, 1.0), len, level),
+                true => Packer::fast(train_tokens(&finder, level, &blocks, 2), len, level),
+                false => Packer::new(&train(&finder, level, &blocks, 1.0, 2), len, level),
             };
             let mut out = Vec::new();
             blocks.iter().for_each(|block| assert!(packer.pack(&finder, block, &mut out)));

@@ -381,6 +381,11 @@ const CANDIDATES: usize = 1024;
 pub(super) struct Counts(HashMap<Token, u32>);
 
 impl Counts {
+    /// Adds what others counted.
+    pub fn merge(&mut self, other: Counts) {
+        other.0.into_iter().for_each(|(token, n)| *self.0.entry(token).or_default() += n);
+    }
+
     pub fn add(&mut self, literals: usize, kind: Kind, len: usize) {
         if kind != Kind::None {
             let token = Token::new(literals.min(MOST_BEFORE), kind, len.min(MOST));

@@ -8,6 +8,7 @@ use super::parse::Prices;
 use super::tokens::{self, Speller, Tokens};
 use super::{Finder, Level, Parse, Text, fast};
 use crate::model::Code;
+use crate::parallel::in_parts;
 use crate::rlz::matcher::Factor;
 
 /// How often each symbol is written.
@@ -37,6 +38,16 @@ impl Counts {
             self.literals[before][usize::from(literal)] += 1;
             before = usize::from(literal);
         }
+    }
+
+    /// Adds what others counted.
+    fn merge(&mut self, other: &Counts) {
+        let add = |sums: &mut [u32], counts: &[u32]| {
+            sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        };
+        add(&mut self.commands, &other.commands);
+        self.lengths.iter_mut().zip(&other.lengths).for_each(|(a, b)| add(a, b));
+        self.literals.iter_mut().zip(&other.literals).for_each(|(a, b)| add(a, b));
     }
 
     /// The codes that write them shortest. Tables are charged `table_share` of their size.
@@ -138,82 +149,159 @@ pub(crate) fn default_model(dictionary: &[u8]) -> Model {
     Model::new(vec![counts.class(1.0)])
 }
 
-/// Learns from blocks, whose length in all is `share` of what will be coded at this level.
-pub(crate) fn train(finder: &Finder, level: i32, blocks: &[&[u8]], share: f64) -> Arc<Model> {
+/// A block of the sample.
+struct Sampled<'a> {
+    block: &'a [u8],
+    /// Matches in the dictionary.
+    far: Vec<Factor>,
+    parse: Parse,
+    class: usize,
+}
+
+/// The blocks with their matches in the dictionary.
+fn sampled<'a>(finder: &Finder, blocks: &[&'a [u8]], threads: usize) -> Vec<Sampled<'a>> {
+    let of =
+        |&block: &&'a [u8]| Sampled { block, far: Vec::new(), parse: Parse::default(), class: 0 };
+    let mut all: Vec<Sampled> = blocks.iter().map(of).collect();
+    in_parts(threads, &mut all, |part| {
+        part.iter_mut().for_each(|sampled| finder.find(sampled.block, &mut sampled.far));
+    });
+    all
+}
+
+/// Learns from blocks, whose length in all is `share` of what will be coded at this level. The same for
+/// any number of threads.
+pub(crate) fn train(
+    finder: &Finder,
+    level: i32,
+    blocks: &[&[u8]],
+    share: f64,
+    threads: usize,
+) -> Arc<Model> {
     const ROUNDS: usize = 4;
     let dictionary = finder.text();
     let mut model = Arc::new(default_model(dictionary));
-    let mut parser = Level::of(level).parser;
-    let mut far: Vec<Vec<Factor>> = vec![Vec::new(); blocks.len()];
-    blocks.iter().zip(&mut far).for_each(|(block, far)| finder.find(block, far));
-    let mut parses = vec![Parse::default(); blocks.len()];
-    let mut classes = vec![0; blocks.len()];
+    let mut all = sampled(finder, blocks, threads);
     for round in 0..ROUNDS {
         let prices: Vec<Prices> =
             model.classes.iter().map(|class| Prices::of(class, dictionary.len())).collect();
-        for (((block, far), parse), &class) in
-            blocks.iter().zip(&far).zip(&mut parses).zip(&classes)
-        {
-            parser.parse(Text { dictionary, block, far }, &prices[class], parse);
-        }
+        in_parts(threads, &mut all, |part| {
+            let mut parser = Level::of(level).parser;
+            for Sampled { block, far, parse, class } in part {
+                parser.parse(Text { dictionary, block, far }, &prices[*class], parse);
+            }
+        });
         let want = if round + 2 < ROUNDS { 1 } else { MOST_CLASSES };
-        (model, classes) = learn(&parses, model, dictionary.len(), want, share);
+        let learner = Learner { before: model, dictionary_len: dictionary.len(), share, threads };
+        model = learner.learn(&mut all, want);
     }
     model
 }
 
 /// As [`train`], for fast blocks.
-pub(crate) fn train_tokens(finder: &Finder, level: i32, blocks: &[&[u8]]) -> Arc<Tokens> {
+pub(crate) fn train_tokens(
+    finder: &Finder,
+    level: i32,
+    blocks: &[&[u8]],
+    threads: usize,
+) -> Arc<Tokens> {
     const ROUNDS: usize = 3;
     let dictionary = finder.text();
-    let mut all = Arc::new(Tokens::usual());
-    let mut parser = Level::of(level).parser;
-    let (mut far, mut parse) = (Vec::new(), Parse::default());
+    let mut tokens = Arc::new(Tokens::usual());
+    let mut all = sampled(finder, blocks, threads);
     for _ in 0..ROUNDS {
-        let prices = Prices::of_tokens(&Speller::new(all.clone()), dictionary.len());
+        let prices = Prices::of_tokens(&Speller::new(tokens.clone()), dictionary.len());
+        let parts = in_parts(threads, &mut all, |part| {
+            let mut parser = Level::of(level).parser;
+            let mut counts = tokens::Counts::default();
+            for Sampled { block, far, parse, .. } in part {
+                parser.parse(Text { dictionary, block, far }, &prices, parse);
+                fast::count(parse, dictionary.len(), &mut counts);
+            }
+            counts
+        });
         let mut counts = tokens::Counts::default();
-        for &block in blocks {
-            finder.find(block, &mut far);
-            parser.parse(Text { dictionary, block, far: &far }, &prices, &mut parse);
-            fast::count(&parse, dictionary.len(), &mut counts);
-        }
-        all = Arc::new(Tokens::of(&counts));
+        parts.into_iter().for_each(|part| counts.merge(part));
+        tokens = Arc::new(Tokens::of(&counts));
     }
-    all
+    tokens
 }
 
 /// Classes that are tried.
 const MOST_CLASSES: usize = 8;
 
-/// The best model for these parses, with up to `most` classes, and the class of each.
-fn learn(
-    parses: &[Parse],
+/// What stays the same while a model is learned.
+struct Learner {
     before: Arc<Model>,
     dictionary_len: usize,
-    most: usize,
     share: f64,
-) -> (Arc<Model>, Vec<usize>) {
-    let classes = vec![0; parses.len()];
-    let mut best = fit(parses, &before, classes, 1, dictionary_len, share);
-    let mut count = 2;
-    while count <= most && count * 8 <= parses.len() {
-        // It depends on where it starts which classes come of it: two ways to deal blocks out.
-        let mut tried = None;
-        for start in [0, 1] {
-            let classes = (0..parses.len()).map(|i| spread(i, count, start)).collect();
-            let fitted = fit(parses, &before, classes, count, dictionary_len, share);
-            if tried.as_ref().is_none_or(|t: &Fit| fitted.size < t.size) {
-                tried = Some(fitted);
+    threads: usize,
+}
+
+impl Learner {
+    /// The best model for these parses, with up to `most` classes; each block gets its own.
+    fn learn(&self, all: &mut [Sampled], most: usize) -> Arc<Model> {
+        let mut best = self.fit(all, vec![0; all.len()], 1);
+        let mut count = 2;
+        while count <= most && count * 8 <= all.len() {
+            // It depends on where it starts which classes come of it: two ways to deal blocks out.
+            let mut tried = None;
+            for start in [0, 1] {
+                let classes = (0..all.len()).map(|i| spread(i, count, start)).collect();
+                let fitted = self.fit(all, classes, count);
+                if tried.as_ref().is_none_or(|t: &Fit| fitted.size < t.size) {
+                    tried = Some(fitted);
+                }
             }
+            let Some(tried) = tried else { break };
+            if tried.size >= best.size {
+                break;
+            }
+            best = tried;
+            count *= 2;
         }
-        let Some(tried) = tried else { break };
-        if tried.size >= best.size {
-            break;
-        }
-        best = tried;
-        count *= 2;
+        let (model, classes) = by_use(best);
+        all.iter_mut().zip(classes).for_each(|(sampled, class)| sampled.class = class);
+        model
     }
-    by_use(best)
+
+    /// Finds classes by turns: the best codes for the blocks of each, the best class for each block.
+    fn fit(&self, all: &mut [Sampled], classes: Vec<usize>, count: usize) -> Fit {
+        let mut model = self.before.clone();
+        let mut size = f64::MAX;
+        all.iter_mut().zip(classes).for_each(|(sampled, class)| sampled.class = class);
+        for round in 0..if count == 1 { 1 } else { 8 } {
+            let parts = in_parts(self.threads, all, |part| {
+                let mut counts: Vec<Counts> = (0..count).map(|_| Counts::new()).collect();
+                let mut encoder = Encoder::new(&model, self.dictionary_len);
+                for Sampled { parse, class, .. } in part {
+                    let with = if round == 0 { 0 } else { *class };
+                    counts[*class].add(encoder.written(parse, with), &parse.literals);
+                }
+                counts
+            });
+            let sum = parts.into_iter().reduce(|mut sum, part| {
+                sum.iter_mut().zip(&part).for_each(|(sum, part)| sum.merge(part));
+                sum
+            });
+            let counts = sum.unwrap_or_default();
+            model = Arc::new(Model::new(counts.iter().map(|c| c.class(self.share)).collect()));
+            let parts = in_parts(self.threads, all, |part| {
+                let (mut encoder, mut bits) = (Encoder::new(&model, self.dictionary_len), 0);
+                for Sampled { parse, class, .. } in part {
+                    if let Some((cost, best)) = encoder.best(parse, *class) {
+                        bits += cost;
+                        *class = best;
+                    }
+                }
+                bits
+            });
+            let mut stored = Vec::new();
+            model.put(&mut stored);
+            size = 8.0 * stored.len() as f64 * self.share + parts.iter().sum::<u64>() as f64;
+        }
+        Fit { model, classes: all.iter().map(|sampled| sampled.class).collect(), size }
+    }
 }
 
 /// Puts the classes that most blocks have first: the start of a block is parsed with the codes of the
@@ -237,40 +325,6 @@ struct Fit {
     model: Arc<Model>,
     classes: Vec<usize>,
     size: f64,
-}
-
-/// Finds classes by turns: the best codes for the blocks of each, the best class for each block.
-fn fit(
-    parses: &[Parse],
-    before: &Arc<Model>,
-    mut classes: Vec<usize>,
-    count: usize,
-    dictionary_len: usize,
-    share: f64,
-) -> Fit {
-    let mut model = before.clone();
-    let mut size = f64::MAX;
-    for round in 0..if count == 1 { 1 } else { 8 } {
-        let mut counts: Vec<Counts> = (0..count).map(|_| Counts::new()).collect();
-        let mut encoder = Encoder::new(&model, dictionary_len);
-        for (parse, &class) in parses.iter().zip(&classes) {
-            let with = if round == 0 { 0 } else { class };
-            counts[class].add(encoder.written(parse, with), &parse.literals);
-        }
-        model = Arc::new(Model::new(counts.iter().map(|c| c.class(share)).collect()));
-        let mut encoder = Encoder::new(&model, dictionary_len);
-        let mut stored = Vec::new();
-        model.put(&mut stored);
-        let mut sum = 8.0 * stored.len() as f64 * share;
-        for (parse, slot) in parses.iter().zip(&mut classes) {
-            if let Some((cost, class)) = encoder.best(parse, *slot) {
-                sum += cost as f64;
-                *slot = class;
-            }
-        }
-        size = sum;
-    }
-    Fit { model, classes, size }
 }
 
 #[cfg(test)]
