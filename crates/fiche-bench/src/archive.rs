@@ -115,11 +115,23 @@ fn names(args: &Args) -> Vec<String> {
             names.push(format!("bare zstd {level} {block}"));
             names.push(format!("zstd-seekable {level} {block}"));
         }
+        // What is made for small blocks is not measured with large ones.
+        if size(block).is_ok_and(|len| len <= 64 << 10) {
+            for level in [2, 4, 5, 7, 9] {
+                names.push(format!("fiche hybrid {level} {block} auto"));
+            }
+            names.push(format!("fiche rlz-pv 0 {block} auto"));
+        }
         if let Some(level) = args.levels.last() {
             names.push(format!("zstd-dictionary {level} {block} 1M"));
             if block == "16K" {
-                names.extend(["4M", "16M"].map(|d| format!("zstd-dictionary {level} 16K {d}")));
+                let others = ["4M", "16M", "cover"];
+                names.extend(others.map(|d| format!("zstd-dictionary {level} 16K {d}")));
             }
+        }
+        if block == "16K" {
+            let others = ["rlz-uv 0", "rlz-zz 9", "rlz-zzz 9", "rlz-zz-primed 9", "zlib-primed 9"];
+            names.extend(others.map(|method| format!("fiche {method} 16K auto")));
         }
         for method in ["zstd", "xz", "lz4"] {
             names.push(format!("squashfs {method} {block}"));

@@ -7,6 +7,7 @@
 //! interleaved; every byte that is read goes into a checksum, which has to be that of the
 //! corpus.
 
+mod advise;
 mod archive;
 mod engine;
 mod engines;
@@ -31,6 +32,8 @@ struct Cli {
 enum Command {
     /// Archives: FULL, BATCH and RANDOM retrieval of 16 KiB, and documents by name
     Archive(archive::Args),
+    /// What `fiche advise` foretells, beside what comes of it
+    Advise(advise::Args),
     /// Takes one measurement; started by the others
     #[command(hide = true)]
     Worker(worker::Args),
@@ -39,6 +42,7 @@ enum Command {
 fn main() -> std::process::ExitCode {
     let done = match Cli::parse().command {
         Command::Archive(args) => archive::run(&args),
+        Command::Advise(args) => advise::run(&args),
         Command::Worker(args) => worker::run(&args),
     };
     match done {

@@ -159,11 +159,64 @@ fn plot(corpus: &Corpus, rows: &[Row], mode: Mode) -> String {
     let mut series: Vec<Series> =
         methods.into_iter().map(|(name, points)| Series { name, points }).collect();
     series.sort_by_key(|series| order(&series.name));
+    if mode == Mode::Random {
+        let own = frontier(rows);
+        let points = own.iter().map(|row| (row.percent, row.rate, row.engine.clone()));
+        series.insert(0, Series { name: "fiche's frontier".into(), points: points.collect() });
+    }
     scatter(
         &format!("{}: {} retrieval, hot, one thread", corpus.name, mode.name()),
         PIECES,
         &series,
     )
+}
+
+/// Archives of ours of whole files, or of peers, as RANDOM found them: neither bounds nor documents.
+fn contenders(rows: &[Row]) -> impl Iterator<Item = &Row> {
+    let is_bound = |row: &&Row| row.engine.starts_with("plain") || row.engine.starts_with("bare");
+    rows.iter().filter(|row| row.is("random", "hot", 1)).filter(move |row| !is_bound(row))
+}
+
+/// Archives of ours that no other of ours is both smaller than and read faster, the smallest first.
+fn frontier(rows: &[Row]) -> Vec<&Row> {
+    let mut own: Vec<&Row> =
+        contenders(rows).filter(|row| row.engine.starts_with("fiche ")).collect();
+    own.sort_by(|a, b| a.percent.total_cmp(&b.percent).then(b.rate.total_cmp(&a.rate)));
+    let mut best = 0.0;
+    own.retain(|row| {
+        let is_faster = row.rate > best;
+        best = row.rate.max(best);
+        is_faster
+    });
+    own
+}
+
+/// Our frontier, and which peers lie outside of it.
+fn frontier_text(text: &mut String, corpus: &Corpus, rows: &[Row]) -> Result<()> {
+    let own = frontier(rows);
+    writeln!(text, "\n## The frontier: size against RANDOM\n")?;
+    writeln!(
+        text,
+        "Of ours, no other archive is both smaller and read faster than one of these:\n"
+    )?;
+    writeln!(text, "| engine | size | RANDOM |\n|---|---|---|")?;
+    for row in &own {
+        writeln!(text, "| {} | {:.2} % | {:.0} |", row.engine, row.percent, row.rate)?;
+    }
+    let is_outside = |peer: &&Row| {
+        let beaten = |ours: &&Row| ours.percent <= peer.percent && ours.rate >= peer.rate;
+        !peer.engine.starts_with("fiche ") && !own.iter().any(beaten)
+    };
+    let outside: Vec<String> = contenders(rows)
+        .filter(is_outside)
+        .map(|row| format!("{} ({:.2} %, {:.0})", row.engine, row.percent, row.rate))
+        .collect();
+    match outside.is_empty() {
+        true => writeln!(text, "\nEvery peer is beaten by one of them in both."),
+        false => writeln!(text, "\nOutside of it lie: {}.", outside.join(", ")),
+    }?;
+    writeln!(text, "\n![frontier]({}-random.svg)", corpus.name)?;
+    Ok(())
 }
 
 fn table(corpus: &Corpus, rows: &[Row]) -> Result<String> {
@@ -226,6 +279,7 @@ fn table(corpus: &Corpus, rows: &[Row]) -> Result<String> {
             random.peak_bytes >> 20,
         )?;
     }
+    frontier_text(&mut text, corpus, rows)?;
     documents(&mut text, rows)?;
     devices(&mut text, corpus, rows, &names)?;
     for mode in Mode::ALL {
@@ -320,7 +374,7 @@ fn devices(text: &mut String, corpus: &Corpus, rows: &[Row], names: &[&str]) -> 
 }
 
 /// What this was measured on.
-fn machine() -> String {
+pub fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpu = read("/proc/cpuinfo");
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("");

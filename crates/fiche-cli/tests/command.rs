@@ -1132,3 +1132,61 @@ fn the_lower_levels_of_hybrid_are_for_fast_reads() {
         assert!(place.ok(&["cat", &file, "--record", "a"]) == text(100_000, 1));
     }
 }
+
+#[test]
+fn advice_is_what_packing_then_gives() {
+    let place = Place::new();
+    fs::create_dir(place.path("in")).unwrap();
+    for i in 0..30 {
+        fs::write(place.path(&format!("in/{i}")), text(50_000, i % 25)).unwrap();
+    }
+    let ways = ["--methods", "hybrid,zstd:19,rlz-pv,lz4", "--blocks", "4K,16K", "--dicts", "64K"];
+    let prices = ["--price-gb-month", "0.02", "--reads", "100", "--price-core-hour", "1"];
+    let asked = [&["advise", "in", "--json", "--svg", "plot.svg"], &ways[..], &prices].concat();
+    let advice: serde_json::Value = serde_json::from_slice(&place.ok(&asked)).unwrap();
+    let ways = advice["ways"].as_array().unwrap();
+    assert_eq!(ways.len(), 8);
+    for way in ways {
+        let options = way["options"].as_str().unwrap();
+        let mut args = vec!["pack", "in", "-o", "x.fiche", "-f", "--json"];
+        args.extend(options.split_whitespace());
+        let packed: serde_json::Value = serde_json::from_slice(&place.ok(&args)).unwrap();
+        let (told, came) =
+            (way["stored_bytes"].as_f64().unwrap(), packed["stored_bytes"].as_f64().unwrap());
+        // Five files equal others, and are stored once.
+        assert!((told / came - 1.0).abs() < 0.01, "{options}: {told} and {came}");
+        assert!(
+            way["cost"].as_f64().unwrap() > 0.0 && way["reads_per_second"].as_f64().unwrap() > 1.0
+        );
+    }
+    let recommended = |what: &str| {
+        let is_it = |way: &&serde_json::Value| way["recommended"].to_string().contains(what);
+        ways.iter().filter(is_it).count()
+    };
+    for what in ["small", "fast to read", "fast to write", "cheapest"] {
+        assert_eq!(recommended(what), 1, "{what}");
+    }
+    let plot = fs::read_to_string(place.path("plot.svg")).unwrap();
+    assert_eq!(plot.matches("<svg").count(), plot.matches("</svg>").count());
+    assert!(plot.contains("zstd 19") && plot.contains("MB/s"), "{plot}");
+    // For people, from a stream, in records.
+    let lines =
+        text(200_000, 3).iter().map(|&b| if b == b' ' { b'\n' } else { b }).collect::<Vec<_>>();
+    let asked = ["advise", "-", "--methods", "hybrid:9,lz4", "--records", "lines", "--all", "-q"];
+    let table = String::from_utf8(place.pipe(&asked, &lines).stdout).unwrap();
+    assert!(table.contains("--level 9") && table.contains("small"), "{table}");
+    assert_eq!(table.lines().count(), 5, "{table}");
+    // What cannot be measured.
+    fs::write(place.path("empty"), "").unwrap();
+    place.fails(2, &["advise", "empty"]);
+    place.fails(5, &["advise", "nowhere"]);
+    place.fails(5, &["advise", "in", "--svg", "plot.svg"]);
+    for wrong in [
+        &["--methods", "best"][..],
+        &["--methods", "hybrid:12"],
+        &["--blocks", "1"],
+        &["--months", "-1"],
+    ] {
+        place.fails(2, &[&["advise", "in"], wrong].concat());
+    }
+}

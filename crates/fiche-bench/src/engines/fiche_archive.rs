@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fiche::archive::{Entry, OpenOptions, Options, Reader, Writer};
 use fiche::codec::Codec;
-use fiche::rlz::{Coder, Coding, Sampling};
+use fiche::rlz::{Coding, Training};
 use fiche::{FileSource, ReadAt};
 
 use crate::engine::{Corpus, Engine, Opened, Reads, Result};
@@ -15,11 +15,11 @@ use crate::engine::{Corpus, Engine, Opened, Reads, Result};
 /// How blocks are compressed.
 pub enum Method {
     Codec(Codec),
-    /// With a dictionary of this length; for `zlib-primed`, whether a block is primed with its
-    /// neighbourhood or with the first region.
+    /// With a dictionary of this length, or of the one that it likes; for `zlib-primed`, whether a
+    /// block is primed with its neighbourhood or with the first region.
     Coding {
         coding: Coding,
-        dictionary: u64,
+        dictionary: Option<u64>,
         is_near: bool,
     },
 }
@@ -39,14 +39,12 @@ impl Engine for Archive {
             Method::Codec(codec) => Options::default().codec(codec).level(self.level),
             Method::Coding { coding, dictionary, is_near } => {
                 let source = FileSource::open(&corpus.whole)?;
-                let dictionary = Arc::new(Sampling::default().len(dictionary).run(&source)?);
-                let coder = Coder::with_level(coding, self.level, dictionary)?;
-                let coder = coder.collection(if is_near { corpus.len } else { 0 });
-                let coder = coder.learn(&source, self.block)?;
-                let coder = match coding {
-                    Coding::ZzPrimed => coder.probe(&Sampling::probe(&source)?),
-                    _ => coder,
-                };
+                let training = Training::new(coding).level(self.level).block_len(self.block);
+                let mut training = training.near(is_near);
+                if let Some(len) = dictionary {
+                    training = training.dictionary_len(len);
+                }
+                let coder = training.run(&source)?;
                 Options::default().coder(Arc::new(coder))
             }
         };

@@ -31,7 +31,10 @@ pub fn by_name(name: &str) -> Result<Box<dyn Engine>> {
             method: match (method.strip_suffix("-first").unwrap_or(method).parse(), rest) {
                 (Ok(coding), [dictionary, ..]) => fiche_archive::Method::Coding {
                     coding,
-                    dictionary: size(dictionary)? as u64,
+                    dictionary: match *dictionary {
+                        "auto" => None,
+                        len => Some(size(len)? as u64),
+                    },
                     is_near: !method.ends_with("-first"),
                 },
                 _ => fiche_archive::Method::Codec(method.parse::<Codec>()?),
@@ -47,7 +50,10 @@ pub fn by_name(name: &str) -> Result<Box<dyn Engine>> {
         ["zstd-dictionary", level, block, dictionary] => Box::new(zstd_dictionary::Dictionary {
             level: number(level)?,
             block: size(block)?,
-            dictionary: size(dictionary)?,
+            dictionary: match *dictionary {
+                "cover" => None,
+                len => Some(size(len)?),
+            },
         }),
         [system @ ("squashfs" | "squashfuse" | "erofs"), method, block, rest @ ..] => {
             Box::new(mounted::Mounted {

@@ -1,10 +1,12 @@
-//! Zstandard in blocks with one raw dictionary of evenly spaced samples of 1 KiB: what can be had
-//! today by putting parts together. Each block has a checksum of four bytes, as ours have.
+//! Zstandard in blocks with one raw dictionary: of evenly spaced samples of 1 KiB, which is what can be had
+//! today by putting parts together, or the one that fiche chooses. Each block has a checksum of four bytes, as ours have.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use fiche::FileSource;
+use fiche::rlz::{Coding, Training};
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::dict::{DecoderDictionary, EncoderDictionary};
 
@@ -22,7 +24,14 @@ fn checksum(stored: &[u8]) -> [u8; CHECKSUM] {
 pub struct Dictionary {
     pub level: i32,
     pub block: usize,
-    pub dictionary: usize,
+    /// Length of evenly spaced samples; none for the dictionary of `hybrid`.
+    pub dictionary: Option<usize>,
+}
+
+/// The very dictionary that `hybrid` has.
+fn chosen(corpus: &Corpus) -> Result<Vec<u8>> {
+    let coder = Training::new(Coding::Hybrid).run(&FileSource::open(&corpus.whole)?)?;
+    Ok(coder.dictionary().as_bytes().to_vec())
 }
 
 /// Samples of the corpus at even distances (section 2 of the paper).
@@ -39,7 +48,10 @@ fn samples(corpus: &Corpus, len: usize) -> Result<Vec<u8>> {
 
 impl Engine for Dictionary {
     fn build(&self, corpus: &Corpus, folder: &Path) -> Result<()> {
-        let dictionary = samples(corpus, self.dictionary)?;
+        let dictionary = match self.dictionary {
+            Some(len) => samples(corpus, len)?,
+            None => chosen(corpus)?,
+        };
         // The paper stores it by zlib; by zstd it is smaller still.
         std::fs::write(folder.join("dictionary.zst"), zstd::bulk::compress(&dictionary, 19)?)?;
         let prepared = EncoderDictionary::copy(&dictionary, self.level);

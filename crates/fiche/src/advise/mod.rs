@@ -21,6 +21,7 @@ mod population;
 mod trial;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::archive::{Method, Options, Reader, Split, Writer};
 use crate::codec::Codec;
@@ -45,6 +46,24 @@ pub struct Plan {
     pub block_len: usize,
     /// Length of the dictionary at most, in bytes; 0 for none.
     pub dictionary_len: u64,
+}
+
+impl Plan {
+    /// Learns from content what is needed to pack it so.
+    ///
+    /// # Errors
+    /// Those of [`Training::run`].
+    pub fn options<C: ReadAt + ?Sized>(&self, content: &C) -> Result<Options> {
+        let options = Options::default().block_len(self.block_len);
+        match self.method {
+            Method::Codec(codec) => Ok(options.codec(codec).level(self.level)),
+            Method::Coding(coding) => {
+                let training = Training::new(coding).level(self.level).block_len(self.block_len);
+                let training = training.dictionary_len(self.dictionary_len);
+                Ok(options.coder(Arc::new(training.run(content)?)))
+            }
+        }
+    }
 }
 
 /// What a plan would give.
@@ -153,6 +172,9 @@ pub struct Survey {
     read_len: usize,
     record_bytes: u64,
     split: Option<Split>,
+    /// How long packing a sample is timed, and how long a turn of reading takes.
+    timed: Duration,
+    turn: Duration,
 }
 
 impl Default for Survey {
@@ -164,6 +186,8 @@ impl Default for Survey {
             read_len: 16 << 10,
             record_bytes: 0,
             split: None,
+            timed: Duration::from_millis(150),
+            turn: Duration::from_millis(40),
         }
     }
 }
@@ -296,14 +320,14 @@ impl Survey {
         }
         let mut trials = Vec::with_capacity(plans.len());
         for plan in plans {
-            let trial = Trial::new(&plan, &mut learned, &population)?;
+            let trial = Trial::new(&plan, &mut learned, &population, self.timed)?;
             trials.push((plan, trial));
             step()?;
         }
         let mut buf = vec![0; self.read_len.max(1)];
         for _ in 0..TURNS {
             for (_, trial) in &mut trials {
-                trial.read(&mut buf)?;
+                trial.read(&mut buf, self.turn)?;
             }
             step()?;
         }
@@ -356,5 +380,143 @@ fn mark_best(figures: &mut [Figures]) {
         figures.packs_best = figures.pack_seconds < seconds;
         reads = figures.reads_per_second.max(reads);
         seconds = figures.pack_seconds.min(seconds);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Random;
+
+    /// Sizes are as always; rates are not worth much.
+    fn hasty() -> Survey {
+        Survey { timed: Duration::ZERO, turn: Duration::ZERO, ..Survey::default() }
+    }
+
+    fn figures(stored_bytes: u64, reads_per_second: f64, pack_seconds: f64) -> Figures {
+        let plan = Survey::plan(Method::Codec(Codec::Copy), 0, 4096, 0).unwrap();
+        let (reads_best, packs_best) = (false, false);
+        let (stored_error, read_bytes) = (0.0, 0.0);
+        Figures {
+            plan,
+            stored_bytes,
+            stored_error,
+            reads_per_second,
+            read_bytes,
+            pack_seconds,
+            reads_best,
+            packs_best,
+        }
+    }
+
+    fn advice(figures: Vec<Figures>) -> Advice {
+        Advice { content_bytes: 1000, threads: 2, read_len: 1, figures }
+    }
+
+    #[test]
+    fn the_best_are_those_that_no_other_is_better_than() {
+        let mut all = vec![
+            figures(10, 5.0, 9.0),
+            figures(20, 4.0, 8.0),
+            figures(30, 9.0, 8.0),
+            figures(40, 9.0, 1.0),
+        ];
+        mark_best(&mut all);
+        let marks: Vec<_> = all.iter().map(|f| (f.reads_best, f.packs_best)).collect();
+        assert_eq!(marks, [(true, true), (false, true), (true, false), (false, true)]);
+        let advice = advice(all);
+        assert_eq!(advice.small().stored_bytes, 10);
+        assert_eq!(advice.fast_to_read().stored_bytes, 30);
+        assert_eq!(advice.fast_to_write().stored_bytes, 40);
+    }
+
+    #[test]
+    fn a_little_slower_and_smaller_is_better() {
+        let advice =
+            advice(vec![figures(10, 79.0, 1.3), figures(20, 81.0, 1.2), figures(90, 100.0, 1.0)]);
+        assert_eq!(advice.fast_to_read().stored_bytes, 20);
+        assert_eq!(advice.fast_to_write().stored_bytes, 20);
+    }
+
+    #[test]
+    fn what_costs_least_depends_on_how_often_it_is_read() {
+        let advice =
+            advice(vec![figures(1_000_000_000, 10.0, 3600.0), figures(3_000_000_000, 1000.0, 0.0)]);
+        let mut prices =
+            Prices { gb_month: 0.5, core_hour: 1.0, months: 10.0, ..Prices::default() };
+        // 5 kept and 2 packed, or 15 kept.
+        assert_eq!(prices.cost(&advice.figures[0], advice.threads), 7.0);
+        assert_eq!(prices.cost(&advice.figures[1], advice.threads), 15.0);
+        assert_eq!(advice.cheapest(&prices).stored_bytes, 1_000_000_000);
+        // A million reads take 28 hours, or a quarter of one.
+        prices.reads_per_month = 100_000.0;
+        prices.read = 0.000_001;
+        assert!((prices.cost(&advice.figures[0], 2) - (7.0 + 1.0 + 1e5 / 3600.0)).abs() < 1e-9);
+        assert_eq!(advice.cheapest(&prices).stored_bytes, 3_000_000_000);
+    }
+
+    #[test]
+    fn what_is_foretold_comes_true() {
+        // Stretches of different kinds, each longer than what a block or a few are.
+        let mut random = Random(5);
+        let mut content = Vec::new();
+        let letters = random.text(30_000);
+        while content.len() < 12_000_000 {
+            let len = 1 + random.below(400_000) as usize;
+            match random.below(3) {
+                0 => content.extend(random.text(len)),
+                1 => content.extend(letters.iter().cycle().skip(len % 1000).take(len)),
+                _ => content.extend(random.bytes(len / 8)),
+            }
+        }
+        let hybrid = Method::Coding(Coding::Hybrid);
+        let zstd = Method::Codec(Codec::Zstd);
+        let plans =
+            [(zstd, 3, 16 << 10), (zstd, 3, 100_000), (hybrid, 5, 16 << 10), (hybrid, 2, 5_000)];
+        let plan = |(method, level, block)| Survey::plan(method, level, block, 12_000_000).unwrap();
+        let plans: Vec<Plan> = plans.map(plan).into();
+        let mut steps = Vec::new();
+        let advice = hasty().plans(plans.clone()).record_bytes(777);
+        let advice = advice
+            .run(&content, &mut |done, all| {
+                steps.push((done, all));
+                Ok(())
+            })
+            .unwrap();
+        assert!(steps.is_sorted() && steps.iter().all(|(done, all)| done <= all));
+        assert_eq!(advice.figures.len(), plans.len());
+        for figures in &advice.figures {
+            let mut writer =
+                Writer::new(Vec::new(), figures.plan.options(&content).unwrap()).unwrap();
+            std::io::Write::write_all(&mut writer, &content).unwrap();
+            let real = (writer.finish().unwrap().len() + 777) as f64;
+            let error = (figures.stored_bytes as f64 / real - 1.0).abs();
+            assert!(error < 0.03, "{figures:?}: {real}");
+            assert!(error < 2.0 * figures.stored_error + 0.002, "{figures:?}: {real}");
+            assert!(figures.reads_per_second > 1.0 && figures.pack_seconds > 0.0);
+            assert!(figures.read_bytes > 500.0 && figures.read_bytes < 130_000.0, "{figures:?}");
+        }
+    }
+
+    #[test]
+    fn small_content_is_measured_whole_and_none_is_refused() {
+        let mut nothing = |_, _| Ok(());
+        assert!(hasty().run(&Vec::new(), &mut nothing).is_err());
+        for len in [1, 3_000] {
+            let content = Random(7).text(len);
+            let advice = hasty().run(&content, &mut nothing).unwrap();
+            for figures in &advice.figures {
+                let options = figures.plan.options(&content).unwrap();
+                let mut writer = Writer::new(Vec::new(), options).unwrap();
+                std::io::Write::write_all(&mut writer, &content).unwrap();
+                let real = writer.finish().unwrap().len() as u64;
+                assert!(figures.stored_bytes.abs_diff(real) <= 40, "{len} {figures:?}: {real}");
+                assert_eq!(figures.stored_error, 0.0);
+            }
+        }
+        // Asked to stop, it stops.
+        let mut stop = |done, _| if done == 3 { Err(Error::Poisoned) } else { Ok(()) };
+        let stopped = hasty().run(&Random(7).text(50_000), &mut stop);
+        assert!(matches!(stopped, Err(Error::Poisoned)));
     }
 }

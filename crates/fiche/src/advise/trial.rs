@@ -18,11 +18,9 @@ const FEWEST: u64 = 32;
 const GOOD: f64 = 0.004;
 const LONG: Duration = Duration::from_secs(3);
 const LARGEST: u64 = 64 << 20;
-/// Packing is timed for as long, or as often.
-const TIMED: Duration = Duration::from_millis(150);
+/// Packing is timed as often at most.
 const TIMES: usize = 15;
-/// Reads of one turn take as long, or are so many.
-const TURN: Duration = Duration::from_millis(40);
+/// Reads of one turn are so many at least.
 const READS: usize = 4;
 
 /// What was learned from the content: dictionaries and coders, each once.
@@ -105,7 +103,13 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    pub fn new(plan: &Plan, learned: &mut Learned, population: &Population) -> Result<Trial> {
+    /// Packs samples until one tells enough; `timed` is how long the last one is packed again.
+    pub fn new(
+        plan: &Plan,
+        learned: &mut Learned,
+        population: &Population,
+        timed: Duration,
+    ) -> Result<Trial> {
         let (options, learning) = learned.options(plan)?;
         let block_len = plan.block_len as u64;
         let blocks = population.blocks(block_len);
@@ -137,7 +141,7 @@ impl Trial {
             let shared = info.dictionary_bytes + info.model_bytes + info.envelope_bytes;
             let value = stored.value + index + shared as f64;
             let mean_stored = lens.iter().sum::<f64>() / lens.len().max(1) as f64;
-            let seconds = again(&options, &sample, seconds)?;
+            let seconds = again(&options, &sample, seconds, timed)?;
             let rate = sample.len() as f64 / seconds;
             let whole = population.len() as f64 * population.scale();
             return Ok(Trial {
@@ -151,13 +155,13 @@ impl Trial {
         }
     }
 
-    /// Reads random pieces for a while.
-    pub fn read(&mut self, buf: &mut [u8]) -> Result<()> {
+    /// Reads random pieces for a turn.
+    pub fn read(&mut self, buf: &mut [u8], turn: Duration) -> Result<()> {
         let len = buf.len().min(self.reader.len() as usize);
         let buf = &mut buf[..len];
         let (start, mut count) = (Instant::now(), 0);
         let mut elapsed = Duration::ZERO;
-        while elapsed < TURN || count < READS {
+        while elapsed < turn || count < READS {
             let offset = self.dice.below(self.reader.len() - len as u64 + 1);
             self.reader.read_at(offset, buf)?;
             std::hint::black_box(&*buf);
@@ -177,11 +181,11 @@ fn pack(options: &Options, bytes: &[u8]) -> Result<(Vec<u8>, f64)> {
     Ok((archive, start.elapsed().as_secs_f64()))
 }
 
-/// Packs as often as there is time for, and gives the median of the seconds.
-fn again(options: &Options, bytes: &[u8], first: f64) -> Result<f64> {
+/// Packs again as often as there is time for, and gives the median of the seconds.
+fn again(options: &Options, bytes: &[u8], first: f64, timed: Duration) -> Result<f64> {
     let mut all = vec![first];
     let start = Instant::now();
-    while start.elapsed() < TIMED && all.len() < TIMES {
+    while start.elapsed() < timed && all.len() < TIMES {
         all.push(pack(options, bytes)?.1);
     }
     Ok(median(&mut all))
