@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV = target/venv
 
-.PHONY: demo test install lint unit features second-reader fuzz soak bench bench-rlz bench-archive bless clean
+.PHONY: demo test install lint unit features second-reader fuzz soak bench bench-rlz bench-archive bench-advise bench-counts bless clean
 
 demo:
 	cargo build --release -p fiche-cli
@@ -59,6 +59,14 @@ bench-rlz:
 bench-archive:
 	@sh tests/install.sh $(PYTHON) $(VENV) peers
 	cargo run --release --quiet -p fiche-bench -- archive $(ARGS) $(DATA) -o crates/fiche-bench/results
+
+# What fiche advise foretells beside what comes of it, and instructions of reading (with Valgrind): DATA is a list
+# of files.
+bench-advise:
+	cargo run --release --quiet -p fiche-bench -- advise $(DATA) -o crates/fiche-bench/results
+
+bench-counts:
+	cargo run --release --quiet -p fiche-bench -- counts $(DATA) -o crates/fiche-bench/results
 
 # Writes what is made from the code: docs/format.md, and golden files that are missing.
 bless:

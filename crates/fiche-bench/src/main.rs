@@ -9,6 +9,7 @@
 
 mod advise;
 mod archive;
+mod counts;
 mod engine;
 mod engines;
 mod measure;
@@ -34,6 +35,11 @@ enum Command {
     Archive(archive::Args),
     /// What `fiche advise` foretells, beside what comes of it
     Advise(advise::Args),
+    /// Instructions of reading a block, counted by Valgrind
+    Counts(counts::Args),
+    /// Reads blocks to be counted
+    #[command(hide = true)]
+    CountWorker(counts::WorkerArgs),
     /// Takes one measurement; started by the others
     #[command(hide = true)]
     Worker(worker::Args),
@@ -43,6 +49,8 @@ fn main() -> std::process::ExitCode {
     let done = match Cli::parse().command {
         Command::Archive(args) => archive::run(&args),
         Command::Advise(args) => advise::run(&args),
+        Command::Counts(args) => counts::run(&args),
+        Command::CountWorker(args) => counts::work(&args),
         Command::Worker(args) => worker::run(&args),
     };
     match done {

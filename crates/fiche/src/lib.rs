@@ -46,6 +46,7 @@ mod io;
 mod model;
 mod pages;
 mod parallel;
+mod random;
 mod records;
 pub mod rlz;
 #[cfg(feature = "testing")]

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 use crate::io::ReadAt;
+pub use crate::random::Random;
 use crate::rlz::coder::{Model, Packer, Scratch, Shared, decode};
 use crate::rlz::matcher::{Factor, Matcher};
 use crate::rlz::{Coder, Coding, Dictionary};
+use crate::wire::Take;
 
 /// Reads `source` in every way and holds it against `expected`, the bytes it
 /// should have. A few thousand reads; the positions depend on `seed` alone.
@@ -205,25 +207,44 @@ impl Coded {
     }
 }
 
-/// Numbers that look random and depend on the seed alone (splitmix64).
-#[derive(Clone, Debug)]
-pub struct Random(pub u64);
+/// Some bytes as a model, and then as a block of its coding: what the block decodes to, if they are both.
+#[must_use]
+pub fn decode_with_model(
+    model: &[u8],
+    dictionary: &Arc<Dictionary>,
+    stored: &[u8],
+    len: usize,
+) -> Option<Vec<u8>> {
+    let mut take = Take::new(model, "model", 0);
+    let model = Model::take(&mut take).ok()?;
+    take.end().ok()?;
+    let mut again = Vec::new();
+    model.put(&mut again);
+    let same = Model::take(&mut Take::new(&again, "model", 0)).is_ok_and(|same| same == model);
+    assert!(same, "a model is written as it was read");
+    let mut dst = vec![0; len];
+    let shared = Shared { dictionary, model: Some(&model) };
+    let done = decode(model.coding(), shared, stored, len, 0, &mut dst, &mut Scratch::default());
+    done.ok()?.map(|()| dst)
+}
+
+/// The bytes of a coder's model, if it has one.
+#[must_use]
+pub fn model_bytes(coder: &Coder) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    coder.model()?.put(&mut bytes);
+    Some(bytes)
+}
+
+/// The stored bytes of blocks, of those that shrink.
+#[must_use]
+pub fn stored_bytes(coder: &Arc<Coder>, blocks: &[&[u8]]) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    Packer::new(coder.clone()).pack(0, blocks, |_, stored| all.extend(stored.map(<[u8]>::to_vec)));
+    all
+}
 
 impl Random {
-    /// The next number.
-    pub fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `limit`, which is above 0.
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.number() % limit
-    }
-
     /// Bytes that do not compress.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.number() as u8).collect()

@@ -8,6 +8,7 @@
 use crate::archive::{Options, Reader, Writer};
 use crate::error::Result;
 use crate::io::{ReadAt, within};
+use crate::random::Random;
 
 /// Blocks that are packed by the fast ways.
 const CELL: u64 = 16 << 10;
@@ -27,20 +28,6 @@ pub(super) struct Population<'a> {
     sums: Vec<Vec<f64>>,
 }
 
-/// Random numbers of which the same come each time (Steele, Lea and Flood, *Fast splittable pseudorandom number
-/// generators*, 2014).
-pub(super) struct Dice(pub u64);
-
-impl Dice {
-    /// One below `n`, which is not 0.
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((u128::from(z ^ z >> 31) * u128::from(n)) >> 64) as u64
-    }
-}
-
 /// An estimate of a sum over all content.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Estimate {
@@ -52,7 +39,7 @@ pub(super) struct Estimate {
 impl<'a> Population<'a> {
     pub fn new(content: &'a dyn ReadAt) -> Population<'a> {
         let all = content.len();
-        let mut dice = Dice(1);
+        let mut dice = Random(1);
         let (starts, len) = if all <= MOST {
             ((0..all.div_ceil(PART)).map(|i| i * PART).collect(), all)
         } else {
@@ -114,7 +101,7 @@ impl<'a> Population<'a> {
     /// So many of these blocks, at random, in order; among them all that fewer have.
     pub fn sample(&self, block_len: u64, count: u64) -> Vec<u64> {
         let blocks = self.blocks(block_len);
-        let (mut numbers, mut dice) = ((0..blocks).collect::<Vec<u64>>(), Dice(block_len));
+        let (mut numbers, mut dice) = ((0..blocks).collect::<Vec<u64>>(), Random(block_len));
         for i in 0..count.min(blocks) {
             let other = i + dice.below(blocks - i);
             numbers.swap(i as usize, other as usize);
@@ -208,7 +195,6 @@ impl ReadAt for Population<'_> {
 mod tests {
     use super::*;
     use crate::codec::Codec;
-    use crate::testing::Random;
 
     /// Text of which some stretches compress well and some do not.
     fn mixed(len: usize, seed: u64) -> Vec<u8> {

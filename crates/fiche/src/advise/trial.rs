@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::advise::Plan;
-use crate::advise::population::{Dice, Estimate, Population};
+use crate::advise::population::{Estimate, Population};
 use crate::archive::{Method, OpenOptions, Options, Reader, Writer};
 use crate::error::Result;
 use crate::io::ReadAt;
+use crate::random::Random;
 use crate::rlz::{Coder, Coding, Dictionary, Training};
 
 /// Bytes that are packed at first, and blocks.
@@ -92,7 +93,7 @@ impl<'a> Learned<'a> {
 /// A sample that was packed.
 pub(super) struct Trial {
     reader: Reader,
-    dice: Dice,
+    dice: Random,
     pub stored: Estimate,
     /// Seconds to pack everything.
     pub pack_seconds: f64,
@@ -146,7 +147,7 @@ impl Trial {
             let whole = population.len() as f64 * population.scale();
             return Ok(Trial {
                 reader,
-                dice: Dice(block_len),
+                dice: Random(block_len),
                 stored: Estimate { value, error: stored.error },
                 pack_seconds: learning + whole / rate,
                 mean_stored,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::io::ReadAt;
+use crate::random::Random;
 use crate::rlz::dictionary::MAX_LEN;
 use crate::rlz::matcher::Matcher;
 use crate::rlz::{Dictionary, cover, prune};
@@ -149,11 +150,10 @@ pub(super) fn pieces(collection: &dyn ReadAt, len: usize, count: u64) -> Result<
     let all = collection.len();
     let len = (len as u64).min(all);
     let mut text = vec![0; (len * count.min(all.div_ceil(len.max(1)))) as usize];
-    let (count, mut seed) = ((text.len() as u64).checked_div(len).unwrap_or(0), 1u64);
+    let (count, mut random) = ((text.len() as u64).checked_div(len).unwrap_or(0), Random(1));
     for (i, piece) in text.chunks_mut(len.max(1) as usize).enumerate() {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let (start, stride) = (all / count * i as u64, all / count);
-        let offset = start + (seed >> 33) % stride.saturating_sub(len).max(1);
+        let offset = start + random.below(stride.saturating_sub(len).max(1));
         collection.read_at(offset.min(all - len), piece)?;
     }
     Ok(text)
@@ -162,7 +162,6 @@ pub(super) fn pieces(collection: &dyn ReadAt, len: usize, count: u64) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Random;
 
     #[test]
     fn samples_are_evenly_spaced_and_equal_ones_are_taken_once() {

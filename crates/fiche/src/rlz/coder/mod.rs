@@ -628,7 +628,8 @@ pub(crate) fn decode_within(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Random;
+    use crate::rlz::Training;
+    use crate::testing::{Random, decode_with_model, model_bytes, stored_bytes};
     use proptest::prelude::*;
 
     fn codings() -> impl Iterator<Item = Coding> {
@@ -804,6 +805,37 @@ mod tests {
                     prop_assert!(piece == whole[start..end], "{coding}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn damaged_models_are_refused_or_decode_to_something_and_never_panic() {
+        let mut random = Random(14);
+        let text = random.text(120_000);
+        for (coding, level) in [(Coding::Fast, 1), (Coding::Hybrid, 5), (Coding::ZzPrimed, 9)] {
+            let training = Training::new(coding).level(level).block_len(3_000);
+            let coder = Arc::new(training.dictionary_len(20_000).run(&text).unwrap());
+            let model = model_bytes(&coder).unwrap();
+            let block = &text[50_000..53_000];
+            let stored = stored_bytes(&coder, &[block]).remove(0);
+            let decode =
+                |model: &[u8]| decode_with_model(model, coder.dictionary(), &stored, 3_000);
+            assert_eq!(decode(&model).unwrap(), block);
+            for cut in 0..model.len() {
+                assert_eq!(decode(&model[..cut]), None, "{coding}: cut at {cut}");
+            }
+            assert_eq!(decode(&[&model[..], b"x"].concat()), None);
+            let mut refused = 0;
+            for _ in 0..3_000 {
+                let mut damaged = model.clone();
+                for _ in 0..=random.below(4) {
+                    let at = random.below(damaged.len() as u64) as usize;
+                    damaged[at] ^= 1 << random.below(8);
+                }
+                refused += u32::from(decode(&damaged).is_none());
+            }
+            // Codes have to be complete: most damage to them is seen at once.
+            assert!(coding == Coding::ZzPrimed || refused > 1_000, "{coding}: {refused}");
         }
     }
 

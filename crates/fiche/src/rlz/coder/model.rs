@@ -61,7 +61,7 @@ pub(crate) enum Model {
 
 impl Model {
     /// The coding that it is for.
-    fn coding(&self) -> Coding {
+    pub fn coding(&self) -> Coding {
         match self {
             Model::Primes(_) => Coding::ZzPrimed,
             Model::Hybrid(_) => Coding::Hybrid,
