@@ -63,10 +63,10 @@ bench-archive:
 # What fiche advise foretells beside what comes of it, and instructions of reading (with Valgrind): DATA is a list
 # of files.
 bench-advise:
-	cargo run --release --quiet -p fiche-bench -- advise $(DATA) -o crates/fiche-bench/results
+	cargo run --release --quiet -p fiche-bench -- advise $(DATA) -o crates/fiche-bench/results/advice
 
 bench-counts:
-	cargo run --release --quiet -p fiche-bench -- counts $(DATA) -o crates/fiche-bench/results
+	cargo run --release --quiet -p fiche-bench -- counts $(DATA) -o crates/fiche-bench/results/counts
 
 # Writes what is made from the code: docs/format.md, and golden files that are missing.
 bless:

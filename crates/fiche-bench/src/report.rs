@@ -414,9 +414,10 @@ pub fn summary(folder: &Path, rounds: usize, is_lean: bool) -> Result<()> {
          | bare CODEC LEVEL BLOCK | blocks in memory, without a file around them: the ceiling |\n\
          | fiche CODEC LEVEL BLOCK | our archive, by positioned reads of its file, with a cache of eight blocks; BATCH by \
          `read_many_at` of 256 places at once, whose times are those of the whole batch |\n\
+         | fiche CODING LEVEL BLOCK auto | the same with a dictionary, of the length that the coding takes by itself |\n\
          | zstd-seekable LEVEL BLOCK | Zstandard's seekable format with checksums, by the crate zeekstd |\n\
          | zstd-dictionary LEVEL BLOCK 1M | Zstandard with a raw dictionary of 1 MiB (4, 16) of evenly spaced samples, \
-         and checksums |\n\
+         and checksums; `cover`: the very dictionary of fiche hybrid |\n\
          | squashfs, erofs METHOD BLOCK | mounted by the kernel; squashfuse by FUSE. With xz, and with blocks from 256 KiB \
          on, every 20th place |\n\
          | bgzip | `bgzip -b -s`, a process a read; every 20th place |\n\

@@ -65,8 +65,11 @@ fn peers() -> String {
         files.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
     let corpora: Vec<_> =
         files.iter().map(|path| path.file_stem().unwrap().to_string_lossy()).collect();
-    let engines: [(&str, &str); 13] = [
+    let engines: [(&str, &str); 16] = [
         ("plain", "a plain file"),
+        ("fiche hybrid 5 16K auto", "**fiche**, by default: hybrid, level 5"),
+        ("fiche hybrid 9 16K auto", "**fiche**, level 9"),
+        ("fiche hybrid 4 16K auto", "**fiche**, level 4"),
         ("fiche lz4 1 16K", "**fiche**, lz4"),
         ("fiche zlib 9 16K", "**fiche**, zlib 9"),
         ("fiche zstd 19 16K", "**fiche**, zstd 19"),
