@@ -24,7 +24,7 @@ const STEPS: u64 = 4;
 /// Of so many strings at least one is counted.
 const LEAST_ONE_IN: u64 = 2;
 /// Of the strings of a piece so many come again, as if each came twice: a `LEAST`th.
-const LEAST: u64 = 8;
+const LEAST: u64 = 16;
 /// Strings that come again within so many bytes count once.
 const NEAR: u64 = 16 << 10;
 /// The collection is read in parts of this length; of more than `MOST` bytes evenly spaced parts.

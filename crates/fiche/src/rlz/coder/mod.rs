@@ -361,12 +361,13 @@ impl Coder {
         collection: &dyn crate::io::ReadAt,
         block_len: usize,
     ) -> Result<Coder> {
-        /// Text in all, and of one piece.
+        /// Text in all, twice as much where it is parsed fast, and of one piece.
         const SAMPLE: usize = 3 << 20;
         const PIECE: usize = 256 << 10;
         let Some(finder) = &self.finder else { return Ok(self) };
         let piece = block_len.clamp(1, PIECE);
-        let text = sample::pieces(collection, piece, (SAMPLE / piece) as u64)?;
+        let sample = if hybrid::is_quick(self.level) { 2 * SAMPLE } else { SAMPLE };
+        let text = sample::pieces(collection, piece, (sample / piece) as u64)?;
         if text.is_empty() {
             return Ok(self);
         }

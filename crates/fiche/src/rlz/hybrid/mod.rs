@@ -144,6 +144,11 @@ impl Level {
     }
 }
 
+/// True of levels that parse a block fast.
+pub(super) fn is_quick(level: i32) -> bool {
+    matches!(Level::of(level).parser, Parser::Quick(_))
+}
+
 /// A match and the literals before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sequence {
