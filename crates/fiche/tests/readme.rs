@@ -60,6 +60,11 @@ fn peers() -> String {
         // The paper's own methods, without peers.
         .filter(|path| !path.file_stem().is_some_and(|s| s.to_string_lossy().ends_with("-paper")))
         .collect();
+    // All engines of the table are on these.
+    let has_default = |path: &std::path::PathBuf| {
+        std::fs::read_to_string(path).unwrap().contains(",fiche hybrid 5 16K auto,")
+    };
+    files.retain(has_default);
     files.sort();
     let texts: Vec<String> =
         files.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();

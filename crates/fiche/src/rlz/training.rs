@@ -190,7 +190,7 @@ impl Training {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Random;
+    use crate::testing::{Random, model_bytes};
 
     #[test]
     fn what_is_not_set_is_as_the_coding_likes_it() {
@@ -205,6 +205,19 @@ mod tests {
         assert_eq!(fast.coding(), Coding::Fast);
         assert!(fast.dictionary().len() <= 5_000);
         assert!(Training::new(Coding::Hybrid).level(10).run(&text).is_err());
+    }
+
+    #[test]
+    fn what_is_learned_is_the_same_for_any_number_of_threads() {
+        let mut random = Random(3);
+        let text = [random.text(200_000), random.bytes(3_000), random.text(150_000)].concat();
+        for level in [1, 3, 5, 7, 9] {
+            let training = Training::new(Coding::Hybrid).level(level).block_len(2_000);
+            let model =
+                |threads| model_bytes(&training.clone().threads(threads).run(&text).unwrap());
+            let one = model(1);
+            assert!(one.is_some() && [2, 5].into_iter().all(|threads| model(threads) == one));
+        }
     }
 
     #[test]
