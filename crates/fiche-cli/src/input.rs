@@ -94,6 +94,11 @@ pub enum Align {
 }
 
 impl Blocks {
+    /// True when neither a method nor a dictionary is asked for.
+    pub fn asks_for_nothing(&self) -> bool {
+        self.method.is_none() && !self.dictionary.is_given()
+    }
+
     /// What is packed of these inputs.
     pub fn source(&self, input: &[PathBuf], output: &Path) -> Result<Source, Failed> {
         Source::new(input, &self.records, (&self.exclude, self.keep_going), output)

@@ -51,7 +51,14 @@ pub fn run(args: Args) -> Result<(), Failed> {
     }
     if let Some(coding) = coding {
         options = source.learn(quiet, |content| {
-            blocks.dictionary.options(options, coding, content, blocks.threads.count(), quiet)
+            // A pipe given by its name cannot be looked at before it is packed.
+            match content.is_empty() && blocks.asks_for_nothing() {
+                true => Ok(options),
+                false => {
+                    let threads = blocks.threads.count();
+                    blocks.dictionary.options(options, coding, content, threads, quiet)
+                }
+            }
         })?;
     }
     let mut writer = Writer::new(output, options)?;

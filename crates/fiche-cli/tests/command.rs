@@ -1084,12 +1084,21 @@ fn what_nobody_asked_for_is_learned_from_the_input() {
     assert!(learned["dictionary_bytes"].as_u64() > Some(1_000), "{learned}");
     assert_eq!(place.ok(&["cat", "a.fiche", "--record", "a"]), bytes);
     // A stream as well, and split: by its beginning, which is not lost.
-    let stream = [&bytes[..], &text(20 << 20, 2)].concat();
+    let stream = [&bytes[..], &text(14 << 20, 2)].concat();
     for (name, more) in [("s.fiche", &[][..]), ("l.fiche", &["--records", "lines"])] {
         place.pipe(&[&["pack", "-", "-o", name], more].concat(), &stream);
         assert_eq!(info(name)["method"], "hybrid");
         assert!(place.ok(&["cat", name]) == stream);
     }
+    // A pipe that is given by its name is not looked at first.
+    let (name, file) = ("pipe.fiche", place.path("pipe.fiche"));
+    let script =
+        format!("cat a | {} pack /dev/stdin -o {}", env!("CARGO_BIN_EXE_fiche"), file.display());
+    let done =
+        Command::new("sh").args(["-c", &script]).current_dir(place.path(".")).status().unwrap();
+    assert!(done.success());
+    assert_eq!(info(name)["method"], "zstd");
+    assert!(place.ok(&["cat", name]) == bytes);
     // Where nothing is in common, no dictionary is paid for, nor where nobody wants one.
     let mut state = 1u64;
     let noise = std::iter::repeat_with(|| {
