@@ -52,11 +52,11 @@ pub fn run(args: Args) -> Result<(), Failed> {
     let coding = blocks.coding((method, Some(info.level)))?;
     let mut source = blocks.source(&args.input, &args.file)?;
     if let Some(coding) = coding {
-        let dictionary = &blocks.dictionary;
-        options = match dictionary.options_of(options.clone(), coding, &before, quiet)? {
+        let (dictionary, threads) = (&blocks.dictionary, blocks.threads.count());
+        options = match dictionary.options_of(options.clone(), coding, &before, threads, quiet)? {
             Some(options) => options,
             None => source.learn(quiet, |content| {
-                dictionary.options(options, coding, content, blocks.threads.count(), quiet)
+                dictionary.options(options, coding, content, threads, quiet)
             })?,
         };
     }

@@ -134,6 +134,7 @@ impl Choice {
         options: Options,
         (coding, level): (Coding, Option<i32>),
         archive: &Reader,
+        threads: usize,
         quiet: bool,
     ) -> Result<Option<Options>, Failed> {
         let all = archive.dictionaries()?;
@@ -141,6 +142,8 @@ impl Choice {
         let training = Training::new(coding).level(level.unwrap_or(coding.default_level()));
         let training = training.dictionary(archive.dictionary(digest)?);
         let training = training.block_len(options.block_bytes()).min_literal(self.min_literal);
+        // What is added has no place in what the dictionary was sampled from.
+        let training = training.near(false).threads(threads);
         warn(training.memory_for(archive.len()), quiet);
         let options = match name {
             Some(name) => options.dictionary_file(name.clone()),

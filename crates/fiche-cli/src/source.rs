@@ -255,3 +255,37 @@ impl ReadAt for Watched<'_> {
         self.content.read_at(offset, buf)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_byte_of_a_stream_is_lost_between_what_was_kept_and_what_was_not() {
+        let head = |len: usize| {
+            let bytes: Vec<u8> = (0..len as u32).map(|i| (i % 251) as u8).collect();
+            let stream = Box::new(io::Cursor::new(bytes.clone()));
+            (bytes, Head::read(stream, &Progress::new("", None, true)).ok().unwrap())
+        };
+        let read = |head: Head| {
+            let mut all = Vec::new();
+            head.whole().unwrap().read_to_end(&mut all).unwrap();
+            all
+        };
+        // In memory, and in a file.
+        for len in [0, 1, 1 << 20, IN_MEMORY as usize - 1, IN_MEMORY as usize, 20_000_000] {
+            let (bytes, head) = head(len);
+            assert_eq!(head.content.len(), len as u64);
+            assert!(read(head) == bytes, "{len}");
+        }
+        // Where there was no more room, some is behind the file.
+        let (bytes, mut head) = head(1000);
+        head.after = vec![7; 300];
+        head.rest = Box::new(io::Cursor::new(vec![9; 50]));
+        assert!(read(head) == [&bytes[..], &[7; 300], &[9; 50]].concat());
+        // A write that failed half way leaves more in the file than was counted.
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"whole, and half").unwrap();
+        assert_eq!(source(file, 5).unwrap().len(), 5);
+    }
+}

@@ -1099,6 +1099,14 @@ fn what_nobody_asked_for_is_learned_from_the_input() {
     assert!(done.success());
     assert_eq!(info(name)["method"], "zstd");
     assert!(place.ok(&["cat", name]) == bytes);
+    // Without a folder for temporary files, what is in memory is learned from.
+    fs::write(place.path("stream"), &stream).unwrap();
+    let script = format!("{} pack - -o nowhere.fiche < stream", env!("CARGO_BIN_EXE_fiche"));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).current_dir(place.path(".")).env("TMPDIR", place.path("no/where"));
+    assert!(shell.status().unwrap().success());
+    assert_eq!(info("nowhere.fiche")["method"], "hybrid");
+    assert!(place.ok(&["cat", "nowhere.fiche"]) == stream);
     // Where nothing is in common, no dictionary is paid for, nor where nobody wants one.
     let mut state = 1u64;
     let noise = std::iter::repeat_with(|| {
@@ -1194,6 +1202,7 @@ fn advice_is_what_packing_then_gives() {
         &["--methods", "best"][..],
         &["--methods", "hybrid:12"],
         &["--blocks", "1"],
+        &["--blocks", "0"],
         &["--months", "-1"],
     ] {
         place.fails(2, &[&["advise", "in"], wrong].concat());

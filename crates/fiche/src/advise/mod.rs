@@ -302,6 +302,9 @@ impl Survey {
             (plan.method.name(), plan.level, plan.dictionary_len, plan.block_len)
         });
         plans.dedup();
+        for plan in &plans {
+            Options::default().block_len(plan.block_len).check()?;
+        }
         let steps = (plans.len() + 2 + TURNS) as u64;
         let mut done = 0;
         let mut step = || {
@@ -315,7 +318,7 @@ impl Survey {
         for method in fast.into_iter().filter(|method| method.is_compiled_in()) {
             let plan = Survey::plan(method, method.default_level(), 16 << 10, content.len())?;
             let (options, _) = learned.options(&plan)?;
-            population.pack(&options, &mut |_| Ok(()))?;
+            population.pack(&options)?;
             step()?;
         }
         let mut trials = Vec::with_capacity(plans.len());
@@ -502,6 +505,11 @@ mod tests {
     fn small_content_is_measured_whole_and_none_is_refused() {
         let mut nothing = |_, _| Ok(());
         assert!(hasty().run(&Vec::new(), &mut nothing).is_err());
+        for block_len in [0, 1023, (16 << 20) + 1, usize::MAX] {
+            let plan = Survey::plan(Method::Codec(Codec::Zstd), 3, block_len, 9).unwrap();
+            let refused = hasty().plans(vec![plan]).run(&vec![7; 9], &mut nothing);
+            assert!(matches!(refused, Err(Error::Invalid { .. })), "{block_len}");
+        }
         for len in [1, 3_000] {
             let content = Random(7).text(len);
             let advice = hasty().run(&content, &mut nothing).unwrap();

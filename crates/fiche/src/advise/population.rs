@@ -57,11 +57,7 @@ impl<'a> Population<'a> {
     }
 
     /// Packs everything in a fast way.
-    pub fn pack(
-        &mut self,
-        options: &Options,
-        progress: &mut dyn FnMut(u64) -> Result<()>,
-    ) -> Result<()> {
+    pub fn pack(&mut self, options: &Options) -> Result<()> {
         let options = options.clone().block_len(CELL as usize);
         let (mut sums, mut sum) = (vec![0.0], 0.0);
         let mut start = 0;
@@ -76,7 +72,6 @@ impl<'a> Population<'a> {
                 sum += stored as f64;
                 sums.push(sum);
             }
-            progress(chunk.len() as u64)?;
         }
         self.sums.push(sums);
         Ok(())
@@ -216,7 +211,7 @@ mod tests {
     fn the_error_that_is_told_is_the_error_that_is_made() {
         let content = mixed(6_000_000, 1);
         let mut population = Population::new(&content);
-        population.pack(&Options::default().codec(Codec::Lz4), &mut |_| Ok(())).unwrap();
+        population.pack(&Options::default().codec(Codec::Lz4)).unwrap();
         let options = Options::default().level(3);
         for block_len in [4 << 10, 16 << 10, 50_000] {
             let options = options.clone().block_len(block_len as usize);

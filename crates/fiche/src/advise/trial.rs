@@ -24,12 +24,31 @@ const TIMES: usize = 15;
 /// Reads of one turn are so many at least.
 const READS: usize = 4;
 
-/// What was learned from the content: dictionaries and coders, each once.
+/// What was learned from the content: dictionaries, each once, and the last coder.
 pub(super) struct Learned<'a> {
     content: &'a dyn ReadAt,
     threads: usize,
-    dictionaries: Vec<(bool, u64, Arc<Dictionary>, [f64; 2])>,
-    last: Option<(Coding, i32, u64, Coder, f64)>,
+    dictionaries: Vec<Chosen>,
+    last: Option<Ready>,
+}
+
+/// A dictionary, and the seconds that it took to choose it and to compress it.
+#[derive(Clone)]
+struct Chosen {
+    covers: bool,
+    wanted_len: u64,
+    dictionary: Arc<Dictionary>,
+    choosing: f64,
+    packing: f64,
+}
+
+/// A coder, and the seconds that all of its learning took.
+struct Ready {
+    coding: Coding,
+    level: i32,
+    dictionary_len: u64,
+    coder: Coder,
+    seconds: f64,
 }
 
 impl<'a> Learned<'a> {
@@ -37,20 +56,21 @@ impl<'a> Learned<'a> {
         Learned { content, threads, dictionaries: Vec::new(), last: None }
     }
 
-    /// The dictionary, and the seconds that it takes to choose it and to compress it.
-    fn dictionary(&mut self, coding: Coding, len: u64) -> Result<(Arc<Dictionary>, [f64; 2])> {
+    fn dictionary(&mut self, coding: Coding, wanted_len: u64) -> Result<Chosen> {
         let covers = coding.is_hybrid();
-        let known = self.dictionaries.iter().find(|known| (known.0, known.1) == (covers, len));
-        if let Some((_, _, dictionary, seconds)) = known {
-            return Ok((dictionary.clone(), *seconds));
+        let is_it = |known: &&Chosen| known.covers == covers && known.wanted_len == wanted_len;
+        if let Some(known) = self.dictionaries.iter().find(is_it) {
+            return Ok(known.clone());
         }
         let start = Instant::now();
-        let dictionary = Arc::new(Training::new(coding).dictionary_len(len).sample(self.content)?);
-        let chosen = start.elapsed().as_secs_f64();
+        let training = Training::new(coding).dictionary_len(wanted_len);
+        let dictionary = Arc::new(training.sample(self.content)?);
+        let choosing = start.elapsed().as_secs_f64();
         dictionary.packed(self.threads);
-        let seconds = [chosen, start.elapsed().as_secs_f64() - chosen];
-        self.dictionaries.push((covers, len, dictionary.clone(), seconds));
-        Ok((dictionary, seconds))
+        let packing = start.elapsed().as_secs_f64() - choosing;
+        let chosen = Chosen { covers, wanted_len, dictionary, choosing, packing };
+        self.dictionaries.push(chosen.clone());
+        Ok(chosen)
     }
 
     /// The options of a plan, and how many seconds pass before the first block is packed.
@@ -60,32 +80,28 @@ impl<'a> Learned<'a> {
             Method::Codec(codec) => return Ok((options.codec(codec).level(plan.level), 0.0)),
             Method::Coding(coding) => coding,
         };
-        let same = |last: &&(Coding, i32, u64, Coder, f64)| {
-            (last.0, last.1, last.2) == (coding, plan.level, plan.dictionary_len)
+        let (level, dictionary_len) = (plan.level, plan.dictionary_len);
+        let is_it = |last: &&Ready| {
+            last.coding == coding && last.level == level && last.dictionary_len == dictionary_len
         };
-        let training = Training::new(coding).level(plan.level).block_len(plan.block_len);
-        let training = training.threads(self.threads);
-        let (coder, seconds) = match self.last.as_ref().filter(same) {
-            Some((.., coder, seconds)) => {
-                (coder.clone().learn_on(self.threads, self.content, plan.block_len)?, *seconds)
-            }
-            None => {
-                let (dictionary, [chosen, packed]) =
-                    self.dictionary(coding, plan.dictionary_len)?;
-                let start = Instant::now();
-                let coder = training.dictionary(dictionary).run(self.content)?;
-                let prepared = start.elapsed().as_secs_f64();
-                // The dictionary is compressed beside it, where there are threads.
-                let threads = self.threads as f64;
-                let beside = match self.threads {
-                    1 => packed + prepared,
-                    _ => packed.max(prepared).max(packed + prepared / threads),
-                };
-                let seconds = chosen + beside;
-                self.last = Some((coding, plan.level, plan.dictionary_len, coder.clone(), seconds));
-                (coder, seconds)
-            }
+        if let Some(last) = self.last.as_ref().filter(is_it) {
+            let coder = last.coder.clone();
+            let coder = coder.learn_on(self.threads, self.content, plan.block_len)?;
+            return Ok((options.coder(Arc::new(coder)), last.seconds));
+        }
+        let chosen = self.dictionary(coding, dictionary_len)?;
+        let training = Training::new(coding).level(level).block_len(plan.block_len);
+        let training = training.threads(self.threads).dictionary(chosen.dictionary);
+        let start = Instant::now();
+        let coder = training.run(self.content)?;
+        let preparing = start.elapsed().as_secs_f64();
+        // The dictionary is compressed beside it, where there are threads.
+        let beside = match self.threads {
+            1 => chosen.packing + preparing,
+            threads => preparing.max(chosen.packing + preparing / threads as f64),
         };
+        let seconds = chosen.choosing + beside;
+        self.last = Some(Ready { coding, level, dictionary_len, coder: coder.clone(), seconds });
         Ok((options.coder(Arc::new(coder)), seconds))
     }
 }
@@ -122,8 +138,8 @@ impl Trial {
             let (archive, seconds) = pack(&options, &sample)?;
             let mut open = OpenOptions::default().cache(0);
             if let Method::Coding(_) = plan.method {
-                for (.., dictionary, _) in &learned.dictionaries {
-                    open = open.dictionary(dictionary.clone());
+                for chosen in &learned.dictionaries {
+                    open = open.dictionary(chosen.dictionary.clone());
                 }
             }
             let reader = open.open(Arc::new(archive))?;

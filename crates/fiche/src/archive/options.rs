@@ -212,7 +212,7 @@ impl Options {
         }
     }
 
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         if !(MIN_BLOCK..=MAX_BLOCK).contains(&self.block_len) {
             return Err(Error::invalid("a block is 1 KiB to 16 MiB long"));
         }
