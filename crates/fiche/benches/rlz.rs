@@ -181,6 +181,16 @@ fn points(name: &str, data: &[u8], coder: &Arc<Coder>, len: usize) {
             (POINTS as u64 / times, 0)
         })
     };
+    // What no reader of a file can be below: the stored bytes of a block, fetched and not looked at.
+    let blocks_stored = data.len().div_ceil(BLOCK);
+    let (stored, bare) = (file.len() / blocks_stored, FileSource::open(path.path()).expect("open"));
+    let fetches = move || {
+        let (mut random, mut buf) = (Random(7), vec![0; stored]);
+        for _ in 0..POINTS {
+            bare.read_at(random.below(bare.len() - stored as u64), &mut buf).expect("read");
+        }
+        (POINTS as u64, 0)
+    };
     let lz4 = pack(Options::default().codec(Codec::Lz4));
     let zstd = pack(Options::default().codec(Codec::Zstd).level(19));
     let few = POINTS / 10;
@@ -206,6 +216,7 @@ fn points(name: &str, data: &[u8], coder: &Arc<Coder>, len: usize) {
             "archive in a cached file".into(),
             through(open(Arc::new(FileSource::open(path.path()).expect("open"))), POINTS),
         ),
+        ("a block's stored bytes from the file, no more".into(), Box::new(fetches)),
         ("lz4 archive in memory".into(), through(open(Arc::new(lz4)), few)),
         ("zstd 19 archive in memory".into(), through(open(Arc::new(zstd)), few)),
     ];
