@@ -3,10 +3,13 @@
 //! # How
 //!
 //! The suffixes of the dictionary in order are an interval for each string: those that begin with
-//! it. The interval of the next 8 bytes of the text, or of 5, or of 3, is looked up; inside it a
+//! it. The interval of the next 8 bytes of the text is looked up; inside it a
 //! binary search finds the two suffixes between which the text would stand, and one of these is the
 //! longest match. Of all places that match as far, the first in suffix order is taken: it
 //! depends on what is matched alone, so that a string is written by one offset wherever it comes.
+//!
+//! Where the dictionary does not have these 8 bytes, the longest match is shorter, and nothing is left to
+//! search: tables tell the first suffix of every string of up to 7 bytes.
 //!
 //! Nearly all the time goes into waiting for memory, some ten cache misses a factor. So many texts
 //! are factored at once: each asks for the memory of its next step and lets the others work
@@ -16,13 +19,13 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::rlz::dictionary::Dictionary;
+use crate::rlz::firsts::{Cursor, Firsts};
 use crate::rlz::grams::{Grams, Interval, Place};
 use crate::rlz::memory::{filled, prefetch};
 use crate::wire::load_u64;
 
-/// Lengths of the strings whose intervals are looked up.
+/// Length of the strings whose intervals are looked up.
 const LONG: usize = 8;
-const SHORT: usize = 5;
 /// Suffixes that are asked for all at once, where no more are left.
 const FEW: u32 = 6;
 /// Texts that one thread factors at once.
@@ -52,7 +55,8 @@ pub(crate) struct Matcher {
     /// For each string of `first_len` bytes, the first suffix that is not before it; one more.
     first: Vec<u32>,
     first_len: usize,
-    short: Grams,
+    /// For longer strings, where the first suffix starts.
+    firsts: Firsts,
     long: Grams,
 }
 
@@ -66,15 +70,14 @@ impl Matcher {
         let suffixes = sort(text)?;
         let first_len = if text.len() < 1 << 22 { 2 } else { 3 };
         let first = count_first(padded, text.len(), first_len);
-        let grams = |len| Grams::new(len, padded, text.len(), &suffixes);
         // They take about as long as sorting.
-        let (short, long) = std::thread::scope(|scope| {
-            let short = scope.spawn(|| grams(SHORT));
-            let long = grams(LONG);
-            (short.join(), long)
+        let (firsts, long) = std::thread::scope(|scope| {
+            let firsts = scope.spawn(|| Firsts::new(first_len + 1, padded, text.len(), &suffixes));
+            let long = Grams::new(LONG, padded, text.len(), &suffixes);
+            (firsts.join(), long)
         });
-        let short = short.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        Ok(Matcher { dictionary, suffixes, first, first_len, short, long })
+        let firsts = firsts.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok(Matcher { dictionary, suffixes, first, first_len, firsts, long })
     }
 
     /// Bytes that it takes beside the dictionary while it is built, and about as many after.
@@ -156,18 +159,19 @@ impl Matcher {
         }
     }
 
-    /// The longest match at each place of a text, where there is one of 5 bytes or more. Inside of
+    /// The longest match at each place of a text, where there is one of `SHORTEST` or more. Inside of
     /// long ones most places are not looked up: they go on as what is there does.
     pub fn factor_everywhere(&self, text: &[u8], found: &mut Vec<Factor>) {
         /// Inside of a match of at least `LONG_MATCH` the last `LOOK` places are looked up.
         const LONG_MATCH: u32 = 64;
+        const SHORTEST: u32 = 5;
         const LOOK: u32 = 32;
         found.clear();
         found.resize(text.len(), Factor::default());
         let piece = text.len().div_ceil(LANES).max(64);
         let mut lanes: Vec<(usize, usize, Lane<'_>)> = (0..text.len())
             .step_by(piece)
-            .map(|at| (at, text.len().min(at + piece), Lane::shallow(&text[at..])))
+            .map(|at| (at, text.len().min(at + piece), Lane::new(&text[at..])))
             .collect();
         let mut i = 0;
         while !lanes.is_empty() {
@@ -175,10 +179,13 @@ impl Matcher {
                 i = 0;
             }
             let (at, end, lane) = &mut lanes[i];
-            let Some(factor) = lane.step(self) else {
+            let Some(mut factor) = lane.step(self) else {
                 i += 1;
                 continue;
             };
+            if factor.len < SHORTEST {
+                factor = Factor::default();
+            }
             let skip = if factor.len >= LONG_MATCH { factor.len - LOOK } else { 1 };
             for (k, slot) in found[*at..*end].iter_mut().take(skip as usize).enumerate() {
                 let k = k as u32;
@@ -191,37 +198,35 @@ impl Matcher {
                 lanes.swap_remove(i);
                 continue;
             }
-            *lane = Lane::shallow(&text[*at..]);
+            *lane = Lane::new(&text[*at..]);
             i += 1;
         }
     }
 
-    /// The suffixes that begin as the text does, as far as the table of beginnings tells, and how
-    /// many bytes that are. `None` where the dictionary does not even have its first byte.
-    fn beginning(&self, text: &[u8]) -> Option<(Interval, usize)> {
+    /// The first suffix that begins as the text does, as far as the table of beginnings tells. `None`
+    /// where the dictionary does not even have its first byte.
+    fn beginning(&self, text: &[u8]) -> Option<u32> {
         for len in (1..=self.first_len.min(text.len())).rev() {
-            let (mut from, to) = self.first_of(&text[..len]);
+            let shift = 8 * (self.first_len - len);
+            let key =
+                text[..len].iter().fold(0, |key, &byte| key << 8 | usize::from(byte)) << shift;
+            let (mut from, to) = (self.first[key], self.first[key + (1 << shift)]);
             // A suffix that is shorter is as if it went on with zeros, and stands first.
             while from < to && text[len - 1] == 0 && self.suffix_len(from) < len {
                 from += 1;
             }
             if from < to {
-                return Some(((from, to), len));
+                return Some(from);
             }
         }
         None
     }
 
+    /// Asks for the table of beginnings.
     #[inline(always)]
-    fn key(&self, start: &[u8]) -> usize {
-        start.iter().fold(0, |key, &byte| key << 8 | usize::from(byte))
-    }
-
-    /// Suffixes that begin so, in the table of beginnings.
-    fn first_of(&self, start: &[u8]) -> Interval {
-        let shift = 8 * (self.first_len - start.len());
-        let key = self.key(start) << shift;
-        (self.first[key], self.first[key + (1 << shift)])
+    fn ask_for_beginning(&self, word: u64) {
+        let key = word.swap_bytes() >> (64 - 8 * self.first_len);
+        prefetch(&self.first, key as usize);
     }
 
     /// Asks for the text of a suffix, as much as is usually looked at: it may lie across lines.
@@ -290,13 +295,11 @@ struct Lane<'a> {
     text: &'a [u8],
     step: Step,
     search: Search,
-    /// Hashes of its first bytes, and which candidate is being looked at.
-    long: u64,
-    short: u64,
+    /// Its first bytes; zeros behind a text of fewer.
+    word: u64,
+    /// Which candidate of the table of intervals is next, and which of the other one.
     nth: u32,
-    is_long: bool,
-    /// Matches shorter than the strings of the tables are not looked for.
-    is_shallow: bool,
+    cursor: Cursor,
 }
 
 /// What a text waits for.
@@ -304,7 +307,9 @@ struct Lane<'a> {
 enum Step {
     Start,
     Buckets,
-    /// A wide interval of the table it was found in.
+    /// The dictionary's text at this place, the only one where it may have the first 8 bytes.
+    Alone(u32),
+    /// A wide interval of the table.
     Wide(u32),
     /// The suffix of this rank.
     Rank(u32),
@@ -313,8 +318,11 @@ enum Step {
     /// All suffixes that are left; and their texts.
     Few,
     Near,
-    /// The same of a string that the dictionary has once.
-    Alone(u32),
+    /// The dictionary's text at this place, the first that may have a short string.
+    First(u32),
+    /// The suffix of this rank, the first that has anything; and its text.
+    Beginning(u32),
+    Last(u32),
 }
 
 /// A binary search among suffixes that all share `known` bytes with the text.
@@ -377,34 +385,32 @@ impl Search {
 
 impl<'a> Lane<'a> {
     fn new(text: &'a [u8]) -> Lane<'a> {
-        let search = Search::default();
-        let (step, is_shallow) = (Step::Start, false);
-        Lane { text, step, search, long: 0, short: 0, nth: 0, is_long: true, is_shallow }
-    }
-
-    fn shallow(text: &'a [u8]) -> Lane<'a> {
-        Lane { is_shallow: true, ..Lane::new(text) }
+        let cursor = Cursor::new(text.len());
+        Lane { text, step: Step::Start, search: Search::default(), word: 0, nth: 0, cursor }
     }
 
     /// Does what can be done without waiting for memory. The factor, once it is known.
     #[inline(always)]
     fn step(&mut self, matcher: &Matcher) -> Option<Factor> {
         match self.step {
-            Step::Start if self.text.len() < LONG => self.begin(matcher),
             Step::Start => {
-                let word = load_u64(self.text, 0);
-                (self.long, self.short) = (matcher.long.hash(word), matcher.short.hash(word));
-                matcher.long.prefetch(self.long);
-                matcher.short.prefetch(self.short);
-                let start = matcher.key(&self.text[..matcher.first_len]);
-                prefetch(&matcher.first, start);
+                self.word = if self.text.len() < LONG {
+                    let mut padded = [0; LONG];
+                    padded[..self.text.len()].copy_from_slice(self.text);
+                    load_u64(&padded, 0)
+                } else {
+                    load_u64(self.text, 0)
+                };
+                matcher.long.prefetch(matcher.long.hash(self.word));
+                matcher.firsts.ask_for(self.word);
+                matcher.ask_for_beginning(self.word);
                 self.step = Step::Buckets;
                 None
             }
+            Step::Buckets if self.text.len() < LONG => self.short(matcher),
             Step::Buckets => self.candidate(matcher),
             Step::Wide(number) => {
-                let grams = if self.is_long { &matcher.long } else { &matcher.short };
-                self.verify(matcher, grams.wide(number));
+                self.verify(matcher, matcher.long.wide(number));
                 None
             }
             Step::Rank(rank) => {
@@ -428,59 +434,74 @@ impl<'a> Lane<'a> {
             }
             Step::Near => self.finish(matcher),
             Step::Alone(at) => {
-                let len = common(&matcher.dictionary.as_bytes()[at as usize..], self.text);
-                if len >= self.gram_len() {
-                    return Some(Factor { len: len as u32, offset: at });
+                let factor = self.at(matcher, at);
+                if factor.len as usize >= LONG {
+                    return Some(factor);
                 }
                 self.candidate(matcher)
             }
+            Step::First(at) => {
+                let factor = self.at(matcher, at);
+                if factor.len as usize >= self.cursor.len {
+                    return Some(factor);
+                }
+                self.short(matcher)
+            }
+            Step::Beginning(rank) => {
+                let at = matcher.suffixes[rank as usize];
+                prefetch(matcher.dictionary.padded(), at as usize);
+                self.step = Step::Last(at);
+                None
+            }
+            Step::Last(at) => Some(self.at(matcher, at)),
         }
     }
 
-    fn gram_len(&self) -> usize {
-        if self.is_long { LONG } else { SHORT }
+    /// What the text has in common with a place of the dictionary.
+    #[inline(always)]
+    fn at(&self, matcher: &Matcher, at: u32) -> Factor {
+        let len = common(&matcher.dictionary.as_bytes()[at as usize..], self.text);
+        Factor { len: len as u32, offset: at }
     }
 
-    /// Turns to the next candidate of the tables.
+    /// Turns to the next candidate of the table of intervals.
     #[inline(always)]
     fn candidate(&mut self, matcher: &Matcher) -> Option<Factor> {
-        loop {
-            let (grams, hash) = match self.is_long {
-                true => (&matcher.long, self.long),
-                false => (&matcher.short, self.short),
-            };
-            match grams.find(hash, self.nth) {
-                Some(place) => {
-                    self.nth += 1;
-                    match place {
-                        Place::One(at) => {
-                            matcher.ask_for_text(at);
-                            self.step = Step::Alone(at);
-                        }
-                        Place::Some(interval) => self.verify(matcher, interval),
-                        Place::Wide(number) => {
-                            grams.prefetch_wide(number);
-                            self.step = Step::Wide(number);
-                        }
-                    }
-                    return None;
-                }
-                None if self.is_long => (self.is_long, self.nth) = (false, 0),
-                None => return self.begin(matcher),
+        let Some(place) = matcher.long.find(matcher.long.hash(self.word), self.nth) else {
+            return self.short(matcher);
+        };
+        self.nth += 1;
+        match place {
+            Place::One(at) => {
+                matcher.ask_for_text(at);
+                self.step = Step::Alone(at);
+            }
+            Place::Some(interval) => self.verify(matcher, interval),
+            Place::Wide(number) => {
+                matcher.long.prefetch_wide(number);
+                self.step = Step::Wide(number);
             }
         }
+        None
     }
 
-    /// Searches among the suffixes of the table of beginnings.
-    fn begin(&mut self, matcher: &Matcher) -> Option<Factor> {
-        if self.is_shallow {
-            return Some(Factor::default());
+    /// Turns to the next short string; the dictionary does not have the first 8 bytes. What it does
+    /// have of the longest string that it has is the longest match.
+    #[inline(always)]
+    fn short(&mut self, matcher: &Matcher) -> Option<Factor> {
+        if let Some((at, cursor)) = matcher.firsts.find(self.word, self.cursor) {
+            prefetch(matcher.dictionary.padded(), at as usize);
+            (self.step, self.cursor) = (Step::First(at), cursor);
+            return None;
         }
-        let Some(((from, to), known)) = matcher.beginning(self.text) else {
-            return Some(Factor { len: 0, offset: u32::from(self.text[0]) });
-        };
-        self.search = Search::new(Goal::Insert, (from, to), known);
-        self.probe(matcher)
+        match matcher.beginning(self.text) {
+            None => Some(Factor { len: 0, offset: u32::from(self.text[0]) }),
+            Some(rank) => {
+                prefetch(&matcher.suffixes, rank as usize);
+                self.step = Step::Beginning(rank);
+                None
+            }
+        }
     }
 
     /// Searches an interval, which may be another string's.
@@ -526,7 +547,6 @@ impl<'a> Lane<'a> {
     #[inline(always)]
     fn compare(&mut self, matcher: &Matcher, rank: u32, at: u32) -> Next {
         let suffix = &matcher.dictionary.as_bytes()[at as usize..];
-        let gram_len = self.gram_len();
         let search = &mut self.search;
         let known = match search.goal {
             Goal::Insert if search.from > search.all.0 && search.to < search.all.1 => {
@@ -536,9 +556,9 @@ impl<'a> Lane<'a> {
         } as usize;
         let len = known + common(&suffix[known..], &self.text[known..]);
         match search.goal {
-            Goal::Verify if len < gram_len => return Next::Failed,
+            Goal::Verify if len < LONG => return Next::Failed,
             Goal::Verify => {
-                (search.goal, search.known) = (Goal::Insert, gram_len as u32);
+                (search.goal, search.known) = (Goal::Insert, LONG as u32);
                 search.insert(rank, suffix, self.text, len);
             }
             Goal::Insert => search.insert(rank, suffix, self.text, len),

@@ -11,6 +11,7 @@
 pub(crate) mod coder;
 mod cover;
 mod dictionary;
+mod firsts;
 mod grams;
 mod hybrid;
 mod index;
