@@ -193,15 +193,16 @@ impl Decoder {
         // SAFETY: no arguments.
         let context = NonNull::new(unsafe { sys::ZSTD_createDCtx() })?;
         let decoder = Decoder { context };
-        // SAFETY: the context is alive. The parameter is the format (1: magicless).
-        let code = unsafe {
-            sys::ZSTD_DCtx_setParameter(
-                decoder.context.as_ptr(),
-                sys::ZSTD_dParameter::ZSTD_d_experimentalParam1,
-                1,
-            )
-        };
-        check(code).ok().map(|()| decoder)
+        // The format (1: magicless); and that all steps of a stream fill one buffer.
+        let format = sys::ZSTD_dParameter::ZSTD_d_experimentalParam1;
+        let is_stable = sys::ZSTD_dParameter::ZSTD_d_experimentalParam2;
+        for parameter in [format, is_stable] {
+            // SAFETY: the context is alive.
+            let code =
+                unsafe { sys::ZSTD_DCtx_setParameter(decoder.context.as_ptr(), parameter, 1) };
+            check(code).ok()?;
+        }
+        Some(decoder)
     }
 
     /// Decompresses `src` into the front of `dst`.
@@ -219,6 +220,52 @@ impl Decoder {
             )
         };
         check(code).is_ok().then_some(code)
+    }
+
+    /// Fills the first `wanted` bytes of `room`, which has the length of the whole block. Stops
+    /// behind the unit of 128 KiB in which they end.
+    pub fn decompress_front(
+        &mut self,
+        decoding: &Decoding,
+        src: &[u8],
+        wanted: usize,
+        room: &mut [u8],
+    ) -> Option<()> {
+        let context = self.context.as_ptr();
+        let refer = |prepared| {
+            // SAFETY: the context is alive. What went on before ends here; the dictionary, if it
+            // is one and not null, is alive through `decoding` until this is called with null.
+            unsafe {
+                let only = sys::ZSTD_ResetDirective::ZSTD_reset_session_only;
+                check(sys::ZSTD_DCtx_reset(context, only)).is_ok()
+                    && check(sys::ZSTD_DCtx_refDDict(context, prepared)).is_ok()
+            }
+        };
+        let is_ready = refer(decoding.prepared.as_ptr().cast_const());
+        let mut dst = sys::ZSTD_outBuffer {
+            dst: room.as_mut_ptr().cast::<c_void>(),
+            size: room.len(),
+            pos: 0,
+        };
+        // It says after each step how much it wants for the next: with more, it would go on.
+        let (mut used, mut hint) = (0, usize::from(is_ready));
+        while dst.pos < wanted && hint > 0 {
+            let some = &src[used..src.len().min(used + hint)];
+            let mut input = sys::ZSTD_inBuffer {
+                src: some.as_ptr().cast::<c_void>(),
+                size: some.len(),
+                pos: 0,
+            };
+            let before = dst.pos;
+            // SAFETY: both buffers are alive and as long as they say.
+            hint = unsafe { sys::ZSTD_decompressStream(context, &mut dst, &mut input) };
+            let is_stuck = input.pos == 0 && dst.pos == before;
+            if is_stuck || check(hint).is_err() {
+                break;
+            }
+            used += input.pos;
+        }
+        (refer(std::ptr::null()) && dst.pos >= wanted).then_some(())
     }
 }
 

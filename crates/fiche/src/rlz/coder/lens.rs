@@ -14,6 +14,16 @@ pub(super) fn take_all(bytes: &[u8], lens: &mut Vec<u32>) -> Option<()> {
     (take(bytes, count, lens)? == bytes.len()).then_some(())
 }
 
+/// Takes the lengths at the start of some bytes, which may be cut off.
+pub(super) fn take_some(bytes: &[u8], lens: &mut Vec<u32>) {
+    lens.clear();
+    let mut at = 0;
+    while let Some((len, next)) = one(bytes, at) {
+        lens.push(len);
+        at = next;
+    }
+}
+
 /// Takes `count` lengths from the front of `bytes`. Returns how many bytes that were.
 #[inline(always)]
 pub(super) fn take(bytes: &[u8], count: usize, lens: &mut Vec<u32>) -> Option<usize> {
@@ -69,6 +79,11 @@ pub(super) struct Found {
     pub factor: usize,
     at: usize,
     pub start: usize,
+}
+
+impl Found {
+    /// The first factor of all, where lengths start at once.
+    pub const BEGINNING: Found = Found { factor: 0, at: 0, start: 0 };
 }
 
 /// Bytes of lengths that are added up at a time.

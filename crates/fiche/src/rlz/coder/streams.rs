@@ -29,6 +29,7 @@
 
 use crate::codec::Codec;
 use crate::rlz::Dictionary;
+use crate::rlz::coder::lens::Found;
 use crate::rlz::coder::{Primes, Scratch, Shared, copy, lens};
 use crate::rlz::matcher::Factor;
 use crate::rlz::memory::prefetch;
@@ -62,27 +63,62 @@ fn put_stream(
     scratch.room = room;
 }
 
-/// Takes a stream of at most `limit` bytes.
-fn take_stream(
-    take: &mut Take<'_>,
-    prime: Option<&[u8]>,
-    limit: usize,
-    bytes: &mut Vec<u8>,
-    scratch: &mut Scratch,
-) -> Option<()> {
-    let len = take.count(limit as u64).ok()?;
-    let stored = take.string().ok()?;
-    bytes.clear();
-    if stored.len() == len {
-        bytes.extend_from_slice(stored);
-        return Some(());
+/// A stream as it is stored.
+struct Stream<'a> {
+    len: usize,
+    stored: &'a [u8],
+    prime: Option<&'a [u8]>,
+}
+
+impl<'a> Stream<'a> {
+    /// Takes a stream of at most `limit` bytes.
+    fn take(take: &mut Take<'a>, prime: Option<&'a [u8]>, limit: usize) -> Option<Stream<'a>> {
+        let (len, stored) = (take.count(limit as u64).ok()?, take.string().ok()?);
+        Some(Stream { len, stored, prime })
     }
-    bytes.resize(len, 0);
-    match prime {
-        Some(prime) => scratch.primed.inflate(prime, stored, bytes, true),
-        None => {
-            let dst = bytes.as_mut_slice().into();
-            Codec::Deflate.decompress(stored.into(), dst, &mut scratch.codec).ok()
+
+    /// Its first bytes, and no more of it is looked at.
+    fn front(&self, len: usize, bytes: &mut Vec<u8>, scratch: &mut Scratch) -> Option<()> {
+        bytes.clear();
+        if self.stored.len() == self.len {
+            bytes.extend_from_slice(self.stored.get(..len)?);
+            return Some(());
+        }
+        bytes.resize(len, 0);
+        let (is_all, codec) = (len == self.len, Codec::Deflate);
+        match self.prime {
+            Some(prime) => scratch.primed.inflate(prime, self.stored, bytes, is_all),
+            None => {
+                let (stored, dst) = (self.stored.into(), bytes.as_mut_slice().into());
+                match is_all {
+                    true => codec.decompress(stored, dst, &mut scratch.codec).ok(),
+                    false => codec.decompress_front(stored, self.len, dst, &mut scratch.codec).ok(),
+                }
+            }
+        }
+    }
+
+    fn all(&self, bytes: &mut Vec<u8>, scratch: &mut Scratch) -> Option<()> {
+        self.front(self.len, bytes, scratch)
+    }
+
+    /// Calls `done` with as many first bytes as `share` of all of it are likely to be, and then with all of it,
+    /// until there is an answer.
+    fn enough<T>(
+        &self,
+        (share, of): (usize, usize),
+        bytes: &mut Vec<u8>,
+        scratch: &mut Scratch,
+        mut done: impl FnMut(&[u8]) -> Option<T>,
+    ) -> Option<T> {
+        let guess = (self.len * share / of + self.len / 16 + 16).min(self.len);
+        self.front(guess, bytes, scratch)?;
+        match done(bytes) {
+            None if guess < self.len => {
+                self.all(bytes, scratch)?;
+                done(bytes)
+            }
+            found => found,
         }
     }
 }
@@ -119,16 +155,25 @@ pub(super) fn decode_zz(
     let mut factors = std::mem::take(&mut scratch.lens);
     let result = (|| {
         let [lens, offsets, _] = &mut streams;
-        take_stream(&mut take, primes.map(|p| p.lens.as_slice()), 5 * count, lens, scratch)?;
-        take_stream(&mut take, primes.map(|p| p.offsets.as_slice()), 4 * count, offsets, scratch)?;
-        let used = lens::take(lens, count, &mut factors)?;
-        let is_whole = take.remaining() == 0
-            && used == lens.len()
-            && offsets.len() == 4 * count
-            && lens::text_len(&factors) == block_len as u64;
-        if !is_whole {
+        let stored_lens = Stream::take(&mut take, primes.map(|p| p.lens.as_slice()), 5 * count)?;
+        let prime = primes.map(|p| p.offsets.as_slice());
+        let stored_offsets = Stream::take(&mut take, prime, 4 * count)?;
+        if take.remaining() > 0 || stored_offsets.len != 4 * count {
             return None;
         }
+        let end = start + dst.len();
+        if end < block_len {
+            stored_lens.enough((end, block_len), lens, scratch, |lens| {
+                lens::take_until(lens, &Found::BEGINNING, count, end, &mut factors)
+            })?;
+        } else {
+            stored_lens.all(lens, scratch)?;
+            let used = lens::take(lens, count, &mut factors)?;
+            if used != lens.len() || lens::text_len(&factors) != block_len as u64 {
+                return None;
+            }
+        }
+        stored_offsets.front(4 * factors.len(), offsets, scratch)?;
         copy::copy(dictionary, &factors, |i| load_u32(offsets, 4 * i), start, dst)
     })();
     (scratch.streams, scratch.lens) = (streams, factors);
@@ -146,7 +191,7 @@ pub(super) fn block_len_zz(
     let count = take.count(limit as u64).ok()?;
     let mut bytes = Vec::new();
     let prime = primes.map(|p| p.lens.as_slice());
-    take_stream(&mut take, prime, 5 * count, &mut bytes, scratch)?;
+    Stream::take(&mut take, prime, 5 * count)?.all(&mut bytes, scratch)?;
     lens::take(&bytes, count, &mut scratch.lens)?;
     usize::try_from(lens::text_len(&scratch.lens)).ok()
 }
@@ -156,7 +201,7 @@ pub(super) fn block_len_zzz(stored: &[u8], limit: usize, scratch: &mut Scratch) 
     let mut take = Take::new(stored, "factors", 0);
     take.count(u64::from(MAX_MIN_LITERAL)).ok()?;
     let mut bytes = Vec::new();
-    take_stream(&mut take, None, 10 * limit, &mut bytes, scratch)?;
+    Stream::take(&mut take, None, 10 * limit)?.all(&mut bytes, scratch)?;
     lens::take_all(&bytes, &mut scratch.lens)?;
     // What a 0 stands before is a length like any other.
     usize::try_from(scratch.lens.iter().map(|&len| u64::from(len)).sum::<u64>()).ok()
@@ -217,21 +262,56 @@ pub(super) fn decode_zzz(
     let result = (|| {
         let [lens, offsets, literals] = &mut streams;
         // A factor or run takes a byte of the block at least, and its length five at most.
-        take_stream(&mut take, None, 10 * block_len, lens, scratch)?;
-        take_stream(&mut take, None, 4 * block_len, offsets, scratch)?;
-        take_stream(&mut take, None, block_len, literals, scratch)?;
-        if take.remaining() > 0 || least == 0 || offsets.len() % 4 != 0 {
+        let stored_lens = Stream::take(&mut take, None, 10 * block_len)?;
+        let stored_offsets = Stream::take(&mut take, None, 4 * block_len)?;
+        let stored_literals = Stream::take(&mut take, None, block_len)?;
+        if take.remaining() > 0 || least == 0 || stored_offsets.len % 4 != 0 {
             return None;
         }
-        lens::take_all(lens, &mut all)?;
+        let end = start + dst.len();
+        let (factors, runs) = if end < block_len {
+            stored_lens.enough((end, block_len), lens, scratch, |lens| {
+                lens::take_some(lens, &mut all);
+                needed(&all, least, end)
+            })?
+        } else {
+            stored_lens.all(lens, scratch)?;
+            lens::take_all(lens, &mut all)?;
+            (stored_offsets.len / 4, stored_literals.len)
+        };
+        if 4 * factors > stored_offsets.len || runs > stored_literals.len {
+            return None;
+        }
+        stored_offsets.front(4 * factors, offsets, scratch)?;
+        stored_literals.front(runs, literals, scratch)?;
         copy_runs(dictionary, (&all, offsets, literals), least, block_len, start, dst)
     })();
     (scratch.streams, scratch.lens) = (streams, all);
     result
 }
 
+/// How many factors, and how many bytes of runs, the first `end` bytes of a block are made of: of
+/// the last run, all of it. `None` where the lengths end before that.
+fn needed(lens: &[u32], least: u32, end: usize) -> Option<(usize, usize)> {
+    let (mut at, mut factors, mut runs) = (0, 0, 0);
+    let mut lens = lens.iter();
+    while at < end {
+        let len = *lens.next()?;
+        let len = if len >= least {
+            factors += 1;
+            len as usize
+        } else {
+            let run = if len == 0 { *lens.next()? } else { len } as usize;
+            runs += run;
+            run
+        };
+        at += len;
+    }
+    Some((factors, runs))
+}
+
 /// Copies factors and runs of literals: the bytes of the block from `start` on, as far as `dst`
-/// goes. `None` unless all of them make just the block.
+/// goes. `None` unless they make that, and all of them just the block where its end is wanted.
 fn copy_runs(
     dictionary: &Dictionary,
     (lens, offsets, mut literals): (&[u32], &[u8], &[u8]),
@@ -247,8 +327,10 @@ fn copy_runs(
         }
     };
     (0..AHEAD).for_each(ask);
+    let wanted = start + dst.len();
     let mut lens = lens.iter();
-    while let Some(&len) = lens.next() {
+    while at < wanted || wanted == block_len {
+        let Some(&len) = lens.next() else { break };
         let bytes = if len >= least {
             if factor == factors {
                 return None;
@@ -273,5 +355,6 @@ fn copy_runs(
         }
         at = end;
     }
-    (at == block_len && factor == factors && literals.is_empty()).then_some(())
+    let is_all = at == block_len && factor == factors && literals.is_empty();
+    (if wanted < block_len { at >= wanted } else { is_all }).then_some(())
 }

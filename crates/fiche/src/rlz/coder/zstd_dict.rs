@@ -4,8 +4,10 @@
 //!
 //! One Zstandard frame as under "Codecs", with the whole dictionary as raw content before it.
 
+use crate::codec::Codec;
 use crate::rlz::Dictionary;
 use crate::rlz::coder::Scratch;
+use crate::rlz::zstd;
 
 /// Decodes a block whose length is not known into the front of `room`; returns it.
 pub(super) fn decode_within(
@@ -14,11 +16,14 @@ pub(super) fn decode_within(
     room: &mut [u8],
     scratch: &mut Scratch,
 ) -> Option<usize> {
-    let decoding = dictionary.decoding()?;
+    decoder(scratch)?.decompress(dictionary.decoding()?, stored, room)
+}
+
+fn decoder(scratch: &mut Scratch) -> Option<&mut zstd::Decoder> {
     if scratch.zstd.is_none() {
-        scratch.zstd = crate::rlz::zstd::Decoder::new();
+        scratch.zstd = zstd::Decoder::new();
     }
-    scratch.zstd.as_mut()?.decompress(decoding, stored, room)
+    scratch.zstd.as_mut()
 }
 
 pub(super) fn decode(
@@ -32,10 +37,19 @@ pub(super) fn decode(
         let done = decode_within(dictionary, stored, dst, scratch)?;
         return (done == block_len).then_some(());
     }
+    let decoding = dictionary.decoding()?;
     let mut room = std::mem::take(&mut scratch.room);
     room.resize(block_len, 0);
-    let done = decode_within(dictionary, stored, &mut room, scratch);
-    dst.copy_from_slice(&room[start..start + dst.len()]);
+    let end = start + dst.len();
+    let decoder = decoder(scratch);
+    let done = decoder.and_then(|decoder| match Codec::Zstd.stops_early(end, block_len) {
+        true => decoder.decompress_front(decoding, stored, end, &mut room),
+        false => {
+            let done = decoder.decompress(decoding, stored, &mut room)?;
+            (done == block_len).then_some(())
+        }
+    });
+    dst.copy_from_slice(&room[start..end]);
     scratch.room = room;
-    (done? == block_len).then_some(())
+    done
 }
