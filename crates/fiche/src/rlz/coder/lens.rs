@@ -102,7 +102,7 @@ fn add_up(before: &[u8; CHUNK], bytes: &[u8; CHUNK]) -> Option<(usize, usize)> {
         let is_second = (before & TOP) >> 7;
         let is_second = (is_second << 8).wrapping_sub(is_second);
         // A byte of zero is a literal, which is one byte of text.
-        let is_zero = !((word & !TOP) + !TOP | word) & TOP;
+        let is_zero = !(((word & !TOP) + !TOP) | word) & TOP;
         let low = word & !TOP | is_zero >> 7;
         let second = low & is_second;
         ones += (low & EVEN) + (low >> 8 & EVEN);

@@ -37,6 +37,7 @@ use std::sync::Arc;
 
 #[cfg(feature = "zlib")]
 use crate::codec;
+use crate::codec::Codec;
 use crate::error::{Error, Result};
 use crate::parallel::default_threads;
 use crate::rlz::hybrid::{self, Finder};
@@ -171,7 +172,7 @@ impl Coding {
         match self {
             // What inflates a front takes a quarter longer than what inflates all.
             Coding::Zz | Coding::Zzz => end < len / 10 * 7,
-            Coding::ZstdDict => codec::Codec::Zstd.stops_early(end, len),
+            Coding::ZstdDict => Codec::Zstd.stops_early(end, len),
             _ => end < len / 10 * 9,
         }
     }
