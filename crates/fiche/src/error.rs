@@ -137,9 +137,12 @@ impl Error {
 
     /// An error of the operating system, with the path it concerns.
     pub(crate) fn io_at(path: &Path, error: impl Into<io::Error>) -> Error {
-        let error = error.into();
-        let path = path.to_owned();
-        Error::Io(io::Error::new(error.kind(), PathError { path, error }))
+        Error::Io(Error::path_error(path, error.into()))
+    }
+
+    /// The same, where the standard library's type is asked for.
+    pub(crate) fn path_error(path: &Path, error: io::Error) -> io::Error {
+        io::Error::new(error.kind(), PathError { path: path.to_owned(), error })
     }
 
     /// The same error, with the path it concerns if it is one of the operating system.

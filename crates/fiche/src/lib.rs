@@ -44,6 +44,7 @@ mod envelope;
 mod error;
 mod io;
 mod model;
+mod new_file;
 mod pages;
 mod parallel;
 mod random;
@@ -55,6 +56,7 @@ mod wire;
 
 pub use error::{Error, Place, Result};
 pub use io::{Cursor, FileSource, InFolder, ReadAt, Resolve, Span};
+pub use new_file::NewFile;
 pub use pages::{Dst, Src};
 pub use wire::Digest;
 
