@@ -8,6 +8,7 @@ mod info;
 mod input;
 mod ls;
 mod merge;
+mod mount;
 mod output;
 mod pack;
 mod plot;
@@ -47,6 +48,7 @@ enum Verb {
     Append(append::Args),
     Merge(merge::Args),
     Advise(advise::Args),
+    Mount(mount::Args),
     #[command(subcommand)]
     Dict(dictionary::Verb),
     /// Print a completion script for a shell
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Verb::Append(args) => append::run(args),
         Verb::Merge(args) => merge::run(args),
         Verb::Advise(args) => advise::run(args),
+        Verb::Mount(args) => mount::run(args),
         Verb::Dict(verb) => dictionary::run(verb),
         Verb::Completions { shell } => completions(shell),
         Verb::Man { dir } => man(&dir),

@@ -1,0 +1,19 @@
+//! Hands archives to the operating system: as a folder of files that any program reads.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use fiche::FileSource;
+//! use fiche::archive::Reader;
+//! use fiche_serve::Mount;
+//!
+//! let reader = Reader::open(Arc::new(FileSource::open("poems.fiche")?))?;
+//! let mount = Mount::new(reader).name("poems.fiche").at("/mnt/poems")?;
+//! // Files are there until it is dropped or unmounted.
+//! mount.wait()?;
+//! # Ok::<(), fiche::Error>(())
+//! ```
+
+mod fuse;
+mod tree;
+
+pub use fuse::{Mount, Mounted};
