@@ -3,13 +3,13 @@
 PYTHON ?= python3
 VENV = target/venv
 
-.PHONY: demo test install lint unit features second-reader fuzz soak bench bench-rlz bench-archive bench-advise bench-counts bless clean
+.PHONY: demo test install lint unit features second-reader python fuzz soak bench bench-rlz bench-archive bench-advise bench-counts bless clean
 
 demo:
 	cargo build --release -p fiche-cli
 	cargo run --release --quiet -p fiche --example demo -- target/demo
 
-test: install lint unit features second-reader
+test: install lint unit features second-reader python
 	fuzz/run.sh 10
 	@echo "everything passed"
 
@@ -36,6 +36,17 @@ second-reader:
 	    $(VENV)/bin/python crates/fiche/tests/second_reader.py --check golden/v1 && \
 	    $(VENV)/bin/python crates/fiche/tests/second_reader.py --refuse golden/bad; \
 	else echo "SKIP: the second reader: no Python environment"; fi
+
+# The Python package as people install it, and its tests against what was installed.
+python:
+	@if [ -x $(VENV)/bin/python ]; then \
+	    $(VENV)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps . && \
+	    $(VENV)/bin/python -m pytest -q -rs crates/fiche-python/tests && \
+	    $(VENV)/bin/python -m pytest -q --doctest-modules --pyargs fiche && \
+	    $(VENV)/bin/python -m pytest -q --doctest-glob='*.md' docs/guide/src/python.md && \
+	    $(VENV)/bin/python -m mypy.stubtest fiche --ignore-missing-stub --mypy-config-file pyproject.toml \
+	        --allowlist crates/fiche-python/tests/stubtest-allowlist.txt; \
+	else echo "SKIP: the Python package: no Python environment"; fi
 
 fuzz:
 	fuzz/run.sh $(or $(SECONDS),60)

@@ -22,6 +22,7 @@ need() {
 need cc gcc
 need c++ g++
 need mount mount
+need fusermount3 fuse3
 need kill procps
 need "$python" python3
 
@@ -51,4 +52,12 @@ if [ -x "$venv/bin/python" ]; then
     "$venv/bin/python" -c "import blake3, zstandard" 2>/dev/null ||
         "$venv/bin/pip" install --quiet --disable-pip-version-check blake3 zstandard ||
         { echo "SKIP: the Python modules blake3 and zstandard could not be installed"; rm -rf "$venv"; }
+fi
+if [ -x "$venv/bin/python" ]; then
+    modules="fsspec hypothesis mypy pandas pyarrow pytest"
+    for module in $modules; do
+        "$venv/bin/python" -c "import $module" 2>/dev/null ||
+            "$venv/bin/pip" install --quiet --disable-pip-version-check "$module" ||
+            echo "SKIP: the Python module $module could not be installed"
+    done
 fi

@@ -1,0 +1,158 @@
+"""Reads any small piece of compressed data on its own.
+
+>>> import fiche, tempfile, pathlib
+>>> path = pathlib.Path(tempfile.mkdtemp()) / "letters.fiche"
+>>> with fiche.Writer(path) as writer:
+...     number = writer.add("tyger", b"Tyger Tyger, burning bright")
+>>> archive = fiche.open(path)
+>>> archive.records["tyger"][13:20]
+b'burning'
+
+`open` reads an archive, `pack` packs files and folders, `Writer` takes records one by one. What can go
+wrong has classes of its own where Python has none: `CorruptError`, `UnsupportedError`,
+`MissingError`, `ChangedError`, `BusyError`, `PoisonedError`.
+"""
+
+import collections.abc as _abc
+import os as _os
+
+from ._errors import (
+    BusyError,
+    ChangedError,
+    CorruptError,
+    MissingError,
+    PoisonedError,
+    UnsupportedError,
+)
+from ._fiche import Reader, Record, Records, Writer, __version__, _forked
+from ._fiche import dict_build as _dict_build
+from ._fiche import pack as _pack
+from ._file import File
+
+__all__ = [
+    "BusyError",
+    "ChangedError",
+    "CorruptError",
+    "File",
+    "MissingError",
+    "PoisonedError",
+    "Reader",
+    "Record",
+    "Records",
+    "UnsupportedError",
+    "Writer",
+    "dict_build",
+    "open",
+    "pack",
+]
+
+_abc.Mapping.register(Records)
+_os.register_at_fork(after_in_child=_forked)
+
+
+def open(source, *, cache=64 << 20, dicts=()):
+    """Opens an archive to read from it.
+
+    `source` is a path, a URL (read by fsspec, where that is installed), an object with `read` and
+    `seek`, or the archive itself as bytes. `cache` is how many bytes of decoded blocks are kept for the
+    next read; `dicts` are dictionary files that the archive needs and that are not beside it.
+
+    Reads the end of the file and nothing else yet. The reader may be used from many threads at
+    once, pickled, and used behind a fork; a file object has one position, and so only one thread
+    reads at a time.
+
+    Raises `OSError`; `ValueError` where it is no archive; `CorruptError`; `UnsupportedError`.
+
+    >>> import fiche
+    >>> fiche.open("no/such/file")
+    Traceback (most recent call last):
+    ...
+    FileNotFoundError: [Errno 2] No such file or directory: 'no/such/file'
+    """
+    return Reader(source, cache=cache, dicts=list(dicts))
+
+
+def pack(
+    input,
+    output,
+    *,
+    method=None,
+    level=None,
+    block=16 << 10,
+    dict=None,
+    records="files",
+    align_records=False,
+    exclude=(),
+    keep_going=False,
+    threads=None,
+    overwrite=False,
+    progress=None,
+):
+    """Packs files and folders into an archive, or records that are at hand.
+
+    `input` is a path, a list of paths, or a mapping of names to bytes. `output` is a path, which is there
+    when all of it is, or a file object, which is written from its position on.
+
+    `method` is one of hybrid (the default), rlz-uv, rlz-pv, rlz-zz, rlz-zzz, rlz-zz-primed, zlib-primed,
+    zstd-dict, zstd, zlib, lz4, lzma, bzip2 and copy, and `level` one that it has. `block` is what a
+    read decodes at least, in bytes. `dict` is "auto", "none", a size in bytes, or a dictionary
+    file. `records` says what is a record: "files", or in them "lines", "json:FIELD", "mbox", "warc",
+    "tar" or "fixed:BYTES"; with `align_records` blocks end where records do. What matches one of
+    `exclude` is left out. With `keep_going`, what cannot be read is left out and named in the result.
+
+    `progress` is called with bytes done and bytes in all; True shows a bar, with tqdm where that is
+    installed.
+
+    Returns what was packed as a dict: records, input_bytes, logical_bytes, stored_bytes, equal_files,
+    equal_bytes, skipped, changed, sockets, seconds. The bytes of the archive are the same for any number of threads.
+
+    Raises `FileExistsError` unless `overwrite`; `ValueError`; `OSError`. Then nothing is left of it.
+
+    >>> import fiche, io
+    >>> out = io.BytesIO()
+    >>> fiche.pack({"a": b"first", "b": b"second"}, out)["records"]
+    2
+    >>> fiche.open(out.getvalue()).records["b"].read()
+    b'second'
+    """
+    options = {
+        "method": method,
+        "level": level,
+        "block": block,
+        "dict": dict,
+        "records": records,
+        "align_records": align_records,
+        "exclude": list(exclude),
+        "keep_going": keep_going,
+        "threads": threads,
+        "overwrite": overwrite,
+    }
+    if progress is not True:
+        return _pack(input, output, progress=progress or None, **options)
+    from ._progress import Bar
+
+    with Bar("packing") as bar:
+        return _pack(input, output, progress=bar, **options)
+
+
+def dict_build(
+    input, output, *, size=4 << 20, sample=1024, cover=False, exclude=(), overwrite=False
+):
+    """Samples files and folders into a dictionary file that many archives share.
+
+    `input` is what `pack` takes. The dictionary has `size` bytes at most, in samples of `sample`
+    bytes: evenly spaced ones, or with `cover` those that cover most of what the input has in common.
+    `pack(..., dict=output)` packs with it; for reading, it stands beside the archive under its name, or is
+    among `open(..., dicts=[...])`.
+
+    Returns the dictionary's digest.
+    """
+    return _dict_build(
+        input,
+        output,
+        size=size,
+        sample=sample,
+        cover=cover,
+        exclude=list(exclude),
+        overwrite=overwrite,
+    )

@@ -1,0 +1,28 @@
+//! The extension module behind `import fiche`. Python calls no function here that keeps the interpreter's
+//! lock while it reads, packs or waits.
+
+mod buffer;
+mod bytes;
+mod error;
+mod options;
+mod pack;
+mod reader;
+mod record;
+mod records;
+mod source;
+mod writer;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _fiche(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<reader::Reader>()?;
+    module.add_class::<record::Record>()?;
+    module.add_class::<records::Records>()?;
+    module.add_class::<writer::Writer>()?;
+    module.add_function(wrap_pyfunction!(reader::forked, module)?)?;
+    module.add_function(wrap_pyfunction!(reader::reopen, module)?)?;
+    module.add_function(wrap_pyfunction!(pack::pack, module)?)?;
+    module.add_function(wrap_pyfunction!(pack::dict_build, module)?)
+}

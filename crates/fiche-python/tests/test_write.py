@@ -1,0 +1,94 @@
+"""What is written is what is read."""
+
+import io
+import os
+import threading
+
+import pytest
+
+import fiche
+
+
+def test_a_writer_takes_bytes_and_files(tmp_path):
+    path = tmp_path / "a.fiche"
+    with fiche.Writer(path, method="zstd", level=3) as writer:
+        assert writer.add("a", b"first") == 0
+        assert writer.add(b"b\xff", memoryview(b"second")) == 1
+        assert writer.add("c", io.BytesIO(b"x" * 3_000_000)) == 2
+        assert writer.write(b"of no record") == 12
+        assert writer.tell() == 3_000_023
+        with pytest.raises(ValueError, match="two records"):
+            writer.add("a", b"again")
+        assert not path.exists()
+    assert writer.closed
+    with pytest.raises(ValueError, match="closed"):
+        writer.add("d", b"late")
+    records = fiche.open(path).records
+    assert (records["a"].read(), records[b"b\xff"].read(), len(records["c"])) == (b"first", b"second", 3_000_000)
+
+
+def test_an_exception_leaves_no_archive(tmp_path):
+    with pytest.raises(RuntimeError):
+        with fiche.Writer(tmp_path / "a.fiche") as writer:
+            writer.add("a", b"first")
+            raise RuntimeError
+    writer = fiche.Writer(tmp_path / "b.fiche")
+    writer.add("a", b"first")
+    writer.discard()
+    del writer
+    fiche.Writer(tmp_path / "c.fiche").add("never closed", b"...")
+    assert os.listdir(tmp_path) == []
+
+
+def test_many_threads_add(tmp_path, content):
+    path = tmp_path / "a.fiche"
+    with fiche.Writer(path, learn=list(content.values()), align_records=True) as writer:
+        names = list(content)
+
+        def add(part):
+            for name in names[part::4]:
+                writer.add(name, content[name])
+
+        threads = [threading.Thread(target=add, args=(part,)) for part in range(4)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+    reader = fiche.open(path)
+    assert reader.info()["method"] == "hybrid"
+    assert {name: record.read() for name, record in reader.records.items()} == content
+
+
+def test_folders_are_packed_as_the_command_does(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for i in range(20):
+        (folder / f"{i}.txt").write_bytes(b"line one\nline two\n" * (i + 1))
+    (folder / "left.out").write_bytes(b"...")
+    told = []
+    report = fiche.pack(folder, tmp_path / "a.fiche", exclude=["*.out"], progress=lambda *p: told.append(p))
+    assert report["records"] == 21 and report["input_bytes"] == sum(18 * (i + 1) for i in range(20))
+    assert report["stored_bytes"] == (tmp_path / "a.fiche").stat().st_size
+    assert told and told[-1][0] == told[-1][1]
+    report = fiche.pack([folder / "1.txt", folder / "2.txt"], tmp_path / "b.fiche", records="lines")
+    names = list(fiche.open(tmp_path / "b.fiche").records)
+    assert report["records"] == len(names) == 12
+
+
+def test_the_same_for_any_number_of_threads(content):
+    outs = [io.BytesIO() for _ in range(3)]
+    for threads, out in enumerate(outs, 1):
+        fiche.pack(content, out, threads=threads)
+    assert outs[0].getvalue() == outs[1].getvalue() == outs[2].getvalue()
+
+
+def test_small_and_empty_inputs():
+    for content in [{}, {"empty": b""}, {"a": b"", "b": b"x"}]:
+        for method in [None, "hybrid", "rlz-zz", "zstd", "copy"]:
+            out = io.BytesIO()
+            fiche.pack(content, out, method=method)
+            reader = fiche.open(out.getvalue())
+            assert {name: record.read() for name, record in reader.records.items()} == content
+
+
+def test_a_bar_is_shown(content, capfd):
+    fiche.pack(content, io.BytesIO(), progress=True)
+    assert "packing" in capfd.readouterr().err
