@@ -1,7 +1,8 @@
-"""Takes one measurement of a Python reader of gzip files.
+"""Takes one measurement of a Python reader of gzip files, or of fiche.
 
 worker.py MODULE build GZIP INDEX
 worker.py MODULE read GZIP INDEX QUERIES THREADS WARM
+worker.py fiche read ARCHIVE CALL QUERIES THREADS WARM
 
 QUERIES is a file of pairs of 64-bit little-endian integers: offset and length. Prints
 what `fiche-bench worker` prints.
@@ -11,6 +12,7 @@ import array
 import json
 import resource
 import sys
+import threading
 import time
 import zlib
 
@@ -62,6 +64,41 @@ def read_all(reader, queries: array.array) -> dict:
             "p50": at(0.5), "p99": at(0.99), "max": at(1.0)}
 
 
+def read_fiche(reader, call: str, queries: array.array, threads: int) -> dict:
+    """Pieces by their place; each thread has every so many of them."""
+    checksums, totals, times = [0] * threads, [0] * threads, [[] for _ in range(threads)]
+
+    def work(thread: int) -> None:
+        checksum, total, took = 0, 0, times[thread]
+        buffer = bytearray(1 << 20)
+        view = memoryview(buffer)
+        for i in range(thread, len(queries) // 2, threads):
+            offset, length = queries[2 * i], queries[2 * i + 1]
+            start = time.perf_counter_ns()
+            if call == "read_at":
+                piece = reader.read_at(offset, length)
+            else:
+                piece = view[:length]
+                reader.readinto_at(offset, piece)
+            took.append(time.perf_counter_ns() - start)
+            total += len(piece)
+            checksum += zlib.crc32(piece) * (2 * i + 1)
+        checksums[thread], totals[thread] = checksum, total
+
+    begin = time.perf_counter()
+    others = [threading.Thread(target=work, args=(thread,)) for thread in range(1, threads)]
+    for other in others:
+        other.start()
+    work(0)
+    for other in others:
+        other.join()
+    seconds = time.perf_counter() - begin
+    times = sorted(took for some in times for took in some)
+    at = lambda share: times[min(int(len(times) * share), len(times) - 1)] / 1000
+    return {"seconds": seconds, "bytes": sum(totals), "checksum": sum(checksums) % (1 << 64),
+            "p50": at(0.5), "p99": at(0.99), "max": at(1.0)}
+
+
 def resident() -> int:
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * resource.getpagesize()
@@ -76,17 +113,28 @@ def main(arguments: list[str]) -> None:
         queries.frombytes(file.read())
     __import__(module)
     before = resident()
-    reader = opened(module, path, index, int(arguments[5]))
-    reader.read(1)
+    threads = int(arguments[5])
+    if module == "fiche":
+        import fiche
+        # Eight blocks, as from Rust.
+        reader = fiche.open(path, cache=8 << 14)
+        reader.read_at(0, 1)
+        measure = lambda queries: read_fiche(reader, index, queries, threads)
+        files = [path]
+    else:
+        reader = opened(module, path, index, threads)
+        reader.read(1)
+        measure = lambda queries: read_all(reader, queries)
+        files = [path, index]
     index_bytes = max(0, resident() - before)
     if arguments[6] == "warm":
-        for name in (path, index):
+        for name in files:
             with open(name, "rb") as file:
                 while file.read(1 << 20):
                     pass
-        read_all(reader, queries[:len(queries) // 20 * 2])
+        measure(queries[:len(queries) // 20 * 2])
     cpu = time.process_time()
-    report = {"pass": read_all(reader, queries)}
+    report = {"pass": measure(queries)}
     report["cpu_seconds"] = time.process_time() - cpu
     report["index_bytes"] = index_bytes
     report["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

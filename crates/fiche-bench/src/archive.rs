@@ -13,9 +13,9 @@ use fiche::testing::Random;
 use crate::engine::{Corpus, Engine, Result};
 use crate::engines::{self, show, size};
 use crate::measure::{Mode, Pass, pass, queries, verify};
-use crate::paper;
 use crate::report::{self, Row};
 use crate::worker::{self, DOCUMENTS, Report};
+use crate::{faces, paper};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -53,6 +53,9 @@ pub struct Args {
     /// The paper's methods with dictionaries in place of the peers: its figures and tables
     #[arg(long, conflicts_with = "cold")]
     paper: bool,
+    /// The same archive read from Rust, from Python and as a mounted folder, beside SquashFS
+    #[arg(skip)]
+    pub faces: bool,
     /// With --paper: sizes of the dictionary, in order
     #[arg(long, value_delimiter = ',', default_value = "1M,4M,16M")]
     dictionaries: Vec<String>,
@@ -81,6 +84,12 @@ pub fn run(args: &Args) -> Result<()> {
         if args.rounds == 0 {
             continue;
         }
+        if args.faces {
+            let name = format!("{}-faces", corpus.name);
+            report::csv(&args.output, &name, &corpus, &rows)?;
+            faces::write(&args.output.join(format!("{name}.md")), &corpus, &rows)?;
+            continue;
+        }
         if args.paper {
             let longer = paper::longer(&corpus, &work)?;
             paper::write(&args.output, &corpus, &rows, &args.dictionaries, &longer)?;
@@ -89,7 +98,7 @@ pub fn run(args: &Args) -> Result<()> {
         }
         report::write(&args.output, &corpus, &rows)?;
     }
-    if args.rounds == 0 || args.paper {
+    if args.rounds == 0 || args.paper || args.faces {
         Ok(())
     } else {
         report::summary(&args.output, args.rounds, args.lean)
@@ -101,6 +110,10 @@ fn names(args: &Args) -> Vec<String> {
     let mut names = vec!["plain".to_owned()];
     if args.paper {
         names.extend(paper::names(&args.dictionaries));
+        return names;
+    }
+    if args.faces {
+        names.extend(faces::names());
         return names;
     }
     for block in &args.blocks {
@@ -260,6 +273,9 @@ fn jobs_of(
         return Ok(jobs);
     }
     for mode in Mode::ALL {
+        if args.faces && mode != Mode::Random {
+            continue;
+        }
         // Going through all of it is fast for everyone but a process a read.
         let slow = engine.is_slow() && (mode != Mode::Full || name == "bgzip");
         let is_large = block_of(name).is_some_and(|len| len >= LARGE_BLOCK);
@@ -282,6 +298,7 @@ fn jobs_of(
             worker::save(&path, &list)?;
             let expected = pass(&*truth, mode, &list, 1)?;
             let own = engine.command(work).is_none() && name != "bgzip";
+            let own = own || name.starts_with("fiche-python");
             let both = own && is_main && !cold && mode == Mode::Random;
             for threads in if both { 1..=2 } else { 1..=1 } {
                 let (engine, queries) = (name.to_owned(), path.clone());

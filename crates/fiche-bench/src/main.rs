@@ -12,6 +12,7 @@ mod archive;
 mod counts;
 mod engine;
 mod engines;
+mod faces;
 mod measure;
 mod model;
 mod paper;
@@ -33,6 +34,8 @@ struct Cli {
 enum Command {
     /// Archives: FULL, BATCH and RANDOM retrieval of 16 KiB, and documents by name
     Archive(archive::Args),
+    /// The same reads from Rust, from Python and in a mounted folder, beside SquashFS
+    Faces(archive::Args),
     /// What `fiche advise` foretells, beside what comes of it
     Advise(advise::Args),
     /// Instructions of reading a block, counted by Valgrind
@@ -48,6 +51,10 @@ enum Command {
 fn main() -> std::process::ExitCode {
     let done = match Cli::parse().command {
         Command::Archive(args) => archive::run(&args),
+        Command::Faces(mut args) => {
+            args.faces = true;
+            archive::run(&args)
+        }
         Command::Advise(args) => advise::run(&args),
         Command::Counts(args) => counts::run(&args),
         Command::CountWorker(args) => counts::work(&args),

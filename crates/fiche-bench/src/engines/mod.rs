@@ -1,6 +1,7 @@
 //! The engines, each by the name that stands in the results.
 
 mod bare;
+mod faces;
 mod fiche_archive;
 mod mounted;
 mod plain;
@@ -61,6 +62,15 @@ pub fn by_name(name: &str) -> Result<Box<dyn Engine>> {
                 method: (*method).to_owned(),
                 block: size(block)?,
                 documents: rest.contains(&"documents"),
+            })
+        }
+        ["fiche-mounted", rest @ ..] => {
+            Box::new(faces::Mounted(by_name(&format!("fiche {}", rest.join(" ")))?))
+        }
+        ["fiche-python", rest @ .., call @ ("read_at" | "readinto_at")] => {
+            Box::new(faces::Python {
+                archive: by_name(&format!("fiche {}", rest.join(" ")))?,
+                call: (*call).to_owned(),
             })
         }
         ["bgzip"] => Box::new(process::Bgzip),

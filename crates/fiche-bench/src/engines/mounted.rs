@@ -75,8 +75,8 @@ impl Engine for Mounted {
     }
 }
 
-struct Mount {
-    point: PathBuf,
+pub struct Mount {
+    pub point: PathBuf,
 }
 
 impl Drop for Mount {
@@ -96,10 +96,10 @@ impl Drop for Mount {
     }
 }
 
-struct Tree {
+pub struct Tree {
     /// Closed before what it is in is unmounted.
-    file: Option<File>,
-    mount: Mount,
+    pub file: Option<File>,
+    pub mount: Mount,
 }
 
 impl Opened for Tree {

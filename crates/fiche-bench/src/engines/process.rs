@@ -62,11 +62,11 @@ pub struct Python {
 }
 
 /// The interpreter that has the modules.
-fn python() -> String {
+pub fn python() -> String {
     std::env::var("FICHE_PYTHON").unwrap_or_else(|_| "target/venv/bin/python".to_owned())
 }
 
-const WORKER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/worker.py");
+pub const WORKER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/worker.py");
 
 impl Engine for Python {
     fn build(&self, corpus: &Corpus, folder: &Path) -> Result<()> {
