@@ -210,13 +210,13 @@ fn points(name: &str, data: &[u8], coder: &Arc<Coder>, len: usize) {
         (few as u64, 0)
     };
     let cases: Vec<Case<'_>> = vec![
-        ("whole blocks, no archive".into(), Box::new(whole_blocks)),
+        ("whole blocks without archive".into(), Box::new(whole_blocks)),
         ("archive in memory".into(), through(open(Arc::new(file)), POINTS)),
         (
             "archive in a cached file".into(),
             through(open(Arc::new(FileSource::open(path.path()).expect("open"))), POINTS),
         ),
-        ("a block's stored bytes from the file, no more".into(), Box::new(fetches)),
+        ("a block's stored bytes from the file".into(), Box::new(fetches)),
         ("lz4 archive in memory".into(), through(open(Arc::new(lz4)), few)),
         ("zstd 19 archive in memory".into(), through(open(Arc::new(zstd)), few)),
     ];
