@@ -22,4 +22,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             .expect("what was compressed");
         assert!(decoded == rest);
     }
+    // Frames say how long they are, and are not believed.
+    let _ = Codec::from_frame(bytes, 1 << 20, &mut scratch);
+    let frame = codec.to_frame(level.min(6), rest, &mut scratch).expect("a level that it has");
+    let limit = rest.len() as u64;
+    assert!(Codec::from_frame(&frame, limit, &mut scratch).expect("a frame") == rest);
 });

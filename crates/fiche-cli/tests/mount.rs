@@ -91,8 +91,7 @@ fn files_are_there_when_the_command_returns_and_until_they_are_unmounted() {
 fn in_the_foreground_a_signal_unmounts_it() {
     let Some(place) = Place::new() else { return };
     for name in ["-INT", "-TERM"] {
-        let mut child =
-            place.command(&["mount", "--foreground", "a.fiche", "at"]).spawn().unwrap();
+        let mut child = place.command(&["mount", "--foreground", "a.fiche", "at"]).spawn().unwrap();
         until("it is not mounted", || place.names() == ["in"]);
         signal(&child, name);
         assert!(child.wait().unwrap().success());

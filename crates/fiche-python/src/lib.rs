@@ -1,8 +1,10 @@
 //! The extension module behind `import fiche`. Python calls no function here that keeps the interpreter's
 //! lock while it reads, packs or waits.
 
+mod advise;
 mod buffer;
 mod bytes;
+mod codec;
 mod error;
 mod options;
 mod pack;
@@ -23,6 +25,11 @@ fn _fiche(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<writer::Writer>()?;
     module.add_function(wrap_pyfunction!(reader::forked, module)?)?;
     module.add_function(wrap_pyfunction!(reader::reopen, module)?)?;
+    module.add_function(wrap_pyfunction!(advise::advise, module)?)?;
+    module.add_function(wrap_pyfunction!(codec::compress, module)?)?;
+    module.add_function(wrap_pyfunction!(codec::decompress, module)?)?;
+    module.add_function(wrap_pyfunction!(codec::size, module)?)?;
+    module.add_function(wrap_pyfunction!(codec::levels, module)?)?;
     module.add_function(wrap_pyfunction!(pack::pack, module)?)?;
     module.add_function(wrap_pyfunction!(pack::dict_build, module)?)
 }

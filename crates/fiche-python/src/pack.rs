@@ -66,13 +66,13 @@ impl ReadAt for Watched<'_> {
 }
 
 /// What is packed: files and folders, or records that Python has.
-enum Input {
+pub enum Input {
     Paths(Vec<PathBuf>),
     Records(Vec<Vec<u8>>, Parts),
 }
 
 impl Input {
-    fn of(input: &Bound<'_, PyAny>) -> Result<Input> {
+    pub fn of(input: &Bound<'_, PyAny>) -> Result<Input> {
         if let Ok(path) = input.extract::<PathBuf>()
             && !input.is_instance_of::<PyBytes>()
         {
@@ -97,7 +97,7 @@ impl Input {
     }
 }
 
-fn folder(
+pub fn folder(
     paths: &[PathBuf],
     exclude: &[String],
     (keep_going, split): (bool, Option<Split>),

@@ -171,6 +171,22 @@ impl Reader {
         bytes::read_many(py, &self.archive(py)?, reads)
     }
 
+    /// The ranges of the file that reading these places would fetch now, as `(position, end)`: what a
+    /// read will cost. To know them, it loads the tables of the chapters that are touched.
+    ///
+    /// >>> import fiche, io
+    /// >>> out = io.BytesIO()
+    /// >>> report = fiche.pack({"a": b"0123456789" * 10_000}, out, method="copy")
+    /// >>> fiche.open(out.getvalue()).plan([(0, 1), (40_000, 5)])
+    /// [(32, 16420), (32808, 49196)]
+    fn plan(&self, py: Python<'_>, reads: Vec<(u64, u64)>) -> Result<Vec<(u64, u64)>> {
+        let archive = self.archive(py)?;
+        let range = |(offset, size): (u64, u64)| offset..offset.saturating_add(size);
+        let reads: Vec<_> = reads.into_iter().map(range).collect();
+        let ranges = py.detach(|| archive.plan(&reads))?;
+        Ok(ranges.into_iter().map(|range| (range.start, range.end)).collect())
+    }
+
     /// All of it as a file: an `io.RawIOBase` that can be sought.
     fn file<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
         slf.get().archive(slf.py())?;

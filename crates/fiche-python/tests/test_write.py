@@ -92,3 +92,25 @@ def test_small_and_empty_inputs():
 def test_a_bar_is_shown(content, capfd):
     fiche.pack(content, io.BytesIO(), progress=True)
     assert "packing" in capfd.readouterr().err
+
+
+def test_advice_is_what_packing_gives(content):
+    told = []
+    advice = fiche.advise(content, methods=["lz4", ("zstd", 3), "hybrid"], progress=lambda *p: told.append(p))
+    assert advice["content_bytes"] == sum(map(len, content.values()))
+    assert {mark for way in advice["ways"] for mark in way["recommended"]} == {
+        "small", "fast to read", "fast to write"
+    }
+    assert told[-1][0] == told[-1][1]
+    sizes = [way["stored_bytes"] for way in advice["ways"]]
+    assert sizes == sorted(sizes) and len(sizes) == 3
+    for way in advice["ways"]:
+        out = io.BytesIO()
+        stored = fiche.pack(content, out, **way["options"])["stored_bytes"]
+        # Names are counted by neither, for they are not files.
+        assert abs(stored - way["stored_bytes"]) < 0.05 * stored + 2000
+    for wrong in [{"methods": ["best"]}, {"methods": [("lz4", 99)]}, {"blocks": [0]}, {"threads": 0}]:
+        with pytest.raises(ValueError):
+            fiche.advise(content, **wrong)
+    with pytest.raises(ValueError):
+        fiche.advise({})

@@ -3,13 +3,14 @@
 use std::path::Path;
 
 /// The files that define bytes, in the order of the document.
-const SOURCES: [&str; 19] = [
+const SOURCES: [&str; 20] = [
     "wire.rs",
     "envelope.rs",
     "archive/format.rs",
     "blocks.rs",
     "elias_fano.rs",
     "codec/mod.rs",
+    "codec/frame.rs",
     "model/huffman.rs",
     "rlz/store.rs",
     "archive/shared.rs",

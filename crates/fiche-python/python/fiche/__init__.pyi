@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, TypeVar, final, overload
 
+from . import codec as codec
+
 from _typeshed import ReadableBuffer, StrPath, SupportsRead, SupportsWrite, WriteableBuffer
 
 __all__ = [
@@ -18,6 +20,8 @@ __all__ = [
     "Records",
     "UnsupportedError",
     "Writer",
+    "advise",
+    "codec",
     "dict_build",
     "open",
     "pack",
@@ -87,6 +91,23 @@ class _Packed(TypedDict):
     sockets: list[str]
     seconds: float
 
+class _Way(TypedDict):
+    options: dict[str, Any]
+    stored_bytes: int
+    stored_error: float
+    reads_per_second: float
+    bytes_per_read: float
+    pack_seconds: float
+    best_to_read: bool
+    best_to_write: bool
+    recommended: list[str]
+
+class _Advice(TypedDict):
+    content_bytes: int
+    threads: int
+    read_bytes: int
+    ways: list[_Way]
+
 class _Known:
     what: str | None
     pos: int | None
@@ -132,6 +153,7 @@ class Reader:
     def read_at(self, offset: int, size: int) -> bytes: ...
     def readinto_at(self, offset: int, buffer: WriteableBuffer) -> int: ...
     def read_many(self, reads: Sequence[tuple[int, int]]) -> list[bytes]: ...
+    def plan(self, reads: Sequence[tuple[int, int]]) -> list[tuple[int, int]]: ...
     def file(self) -> File: ...
     @property
     def records(self) -> Records: ...
@@ -264,6 +286,18 @@ def pack(
     overwrite: bool = False,
     progress: bool | _Progress | None = None,
 ) -> _Packed: ...
+def advise(
+    input: StrPath | Sequence[StrPath] | Mapping[str, ReadableBuffer] | Mapping[bytes, ReadableBuffer],
+    *,
+    methods: Iterable[str | tuple[str, int | None]] = (),
+    blocks: Iterable[int] = (),
+    dicts: Iterable[int] = (),
+    read: int = ...,
+    records: str = "files",
+    exclude: Iterable[str] = (),
+    threads: int | None = None,
+    progress: bool | _Progress | None = None,
+) -> _Advice: ...
 def dict_build(
     input: StrPath | Sequence[StrPath] | Mapping[str, ReadableBuffer] | Mapping[bytes, ReadableBuffer],
     output: StrPath,

@@ -39,6 +39,7 @@ mod look;
 mod merge;
 mod options;
 mod place;
+mod plan;
 mod reader;
 mod rebuild;
 mod record;

@@ -124,7 +124,7 @@ pub(super) struct Inner {
     /// Of a recovered archive: the record of which only the beginning is left, and where in the
     /// content what is left of it ends.
     pub incomplete: Option<(u64, u64)>,
-    cache: Cache<Vec<u8>>,
+    pub cache: Cache<Vec<u8>>,
     /// Boxed, so that taking one and giving it back moves a pointer.
     #[expect(clippy::vec_box, reason = "a scratch is hundreds of bytes")]
     scratch: Mutex<Vec<Box<Scratch>>>,

@@ -11,6 +11,7 @@
 //! | | content | as under that coding |
 
 use std::io::Write;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::archive::format::SharedRef;
@@ -310,6 +311,25 @@ impl Shared {
             }
         };
         slot.dictionary.get(load)
+    }
+
+    /// Adds the ranges of the file that have yet to be fetched before a block that is coded so can be
+    /// decoded.
+    pub fn waiting(&self, coded: Coded, found: &mut Vec<Range<u64>>) -> Result<()> {
+        if let Some(place) = coded.model {
+            let slot = self.slot(place)?;
+            if slot.item.cell.get().is_none() {
+                found.push(slot.found.at.pos..slot.found.at.end());
+            }
+        }
+        let Some(place) = coded.dictionary else { return Ok(()) };
+        let (slot, description) = (self.slot(place)?, self.description(place)?);
+        let description = description.ok_or(LEADS_ELSEWHERE)?;
+        let is_known = || self.known.dictionaries.iter().any(|d| d.digest() == description.digest);
+        if slot.dictionary.cell.get().is_none() && description.name.is_none() && !is_known() {
+            found.extend(description.pieces.iter().map(|piece| piece.pos..piece.end()));
+        }
+        Ok(())
     }
 
     /// What a block that is coded so is decoded with.

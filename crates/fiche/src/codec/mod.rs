@@ -23,6 +23,7 @@
 mod bzip2;
 #[cfg(feature = "zlib")]
 mod deflate;
+mod frame;
 #[cfg(feature = "lz4")]
 mod lz4;
 #[cfg(feature = "lzma")]
@@ -321,6 +322,7 @@ impl fmt::Debug for Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Random;
 
     fn samples() -> Vec<Vec<u8>> {
         let mut seed = 1u64;
@@ -402,6 +404,24 @@ mod tests {
                 assert!(decoded == bytes, "{codec} {level}");
             }
         });
+    }
+
+    #[test]
+    fn levels_change_behind_a_block_that_did_not_shrink() {
+        let (noise, text) = (Random(8).bytes(5000), Random(9).text(5000));
+        for codec in Codec::ALL.into_iter().filter(|codec| codec.is_compiled_in()) {
+            let mut scratch = Scratch::default();
+            let mut dst = vec![0; noise.len() - 1];
+            let mut compress = |level, bytes: &[u8]| {
+                codec.compress(level, bytes.into(), dst.as_mut_slice().into(), &mut scratch)
+            };
+            for level in codec.levels() {
+                assert_eq!(compress(level, &noise).unwrap(), None, "{codec} {level}");
+                let other = if level == *codec.levels().end() { level } else { level + 1 };
+                let done = compress(other, &text).unwrap();
+                assert!(done.is_some() || codec == Codec::Copy, "{codec} {other}");
+            }
+        }
     }
 
     #[test]

@@ -23,7 +23,9 @@ pub(super) const STEP: usize = 128 << 10;
 
 impl State {
     fn compressor(&mut self, level: i32) -> io::Result<&mut Compressor<'static>> {
-        let (now, compressor) = match self.compressor.take() {
+        // One that ran out of room is still in the middle of a frame, and takes no other level then.
+        let ready = self.compressor.take().filter(|(now, _)| *now == level);
+        let (_, compressor) = match ready {
             Some(ready) => self.compressor.insert(ready),
             None => {
                 let mut new = Compressor::new(level)?;
@@ -31,10 +33,6 @@ impl State {
                 self.compressor.insert((level, new))
             }
         };
-        if *now != level {
-            compressor.set_compression_level(level)?;
-            *now = level;
-        }
         Ok(compressor)
     }
 

@@ -115,23 +115,20 @@ fn add_up(before: &[u8; CHUNK], bytes: &[u8; CHUNK]) -> Option<(usize, usize)> {
     (thirds & TOP == 0).then_some((sum(ones) + 127 * sum(seconds), firsts))
 }
 
-/// The factor in which the byte at `start` of the block is. Its lengths are those from `bytes[1]` on;
-/// they are not looked at beyond it.
+/// The factor in which the byte at `start` of a block of `text_len` bytes is. Its lengths are those
+/// from `bytes[1]` to the end; of those that are nearer to the other end none is looked at.
 #[inline(always)]
-pub(super) fn seek(bytes: &[u8], count: usize, start: usize) -> Option<Found> {
-    let (mut factor, mut at, mut reached) = (0, 1, 0usize);
-    while factor + CHUNK <= count
-        && let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk())
-        && let Some(before) = bytes.get(at - 1..).and_then(|rest| rest.first_chunk())
-        && let Some((text, firsts)) = add_up(before, chunk)
-        && reached + text <= start
-    {
-        (factor, at, reached) = (factor + CHUNK - firsts, at + CHUNK, reached + text);
-    }
+pub(super) fn seek(bytes: &[u8], count: usize, start: usize, text_len: usize) -> Option<Found> {
+    let near = match start > text_len / 2 {
+        true => from_end(bytes, count, start, text_len),
+        false => None,
+    };
+    let near = near.unwrap_or_else(|| from_start(bytes, count, start));
+    let Found { mut factor, mut at, start: mut reached } = near;
     // Back to where the length starts that goes on here.
     if at > 1 && bytes[at - 1] > 0x7f {
         at -= 1;
-        reached -= usize::from(bytes[at] & 0x7f);
+        reached = reached.checked_sub(usize::from(bytes[at] & 0x7f))?;
     }
     while factor < count {
         let (len, next) = one(bytes, at)?;
@@ -142,6 +139,40 @@ pub(super) fn seek(bytes: &[u8], count: usize, start: usize) -> Option<Found> {
         (factor, at, reached) = (factor + 1, next, end);
     }
     None
+}
+
+const FIRST: Found = Found { factor: 0, at: 1, start: 0 };
+
+/// The last chunk whose text begins before `start`: the factor that begins or goes on there.
+#[inline(always)]
+fn from_start(bytes: &[u8], count: usize, start: usize) -> Found {
+    let Found { mut factor, mut at, start: mut reached } = FIRST;
+    while factor + CHUNK <= count
+        && let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk())
+        && let Some(before) = bytes.get(at - 1..).and_then(|rest| rest.first_chunk())
+        && let Some((text, firsts)) = add_up(before, chunk)
+        && reached + text <= start
+    {
+        (factor, at, reached) = (factor + CHUNK - firsts, at + CHUNK, reached + text);
+    }
+    Found { factor, at, start: reached }
+}
+
+/// The same from the end. `None` where it is among the first bytes, and where lengths are none.
+#[inline(always)]
+fn from_end(bytes: &[u8], count: usize, start: usize, text_len: usize) -> Option<Found> {
+    let (mut factor, mut at, mut reached) = (count, bytes.len(), text_len);
+    loop {
+        let before = at.checked_sub(CHUNK + 1)?;
+        let chunk: &[u8; CHUNK] = bytes[before + 1..].first_chunk()?;
+        let (text, firsts) = add_up(bytes[before..].first_chunk()?, chunk)?;
+        // Each length ends with a byte that says so.
+        (factor, at) = (factor.checked_sub(CHUNK - firsts)?, before + 1);
+        reached = reached.checked_sub(text)?;
+        if reached <= start {
+            return Some(Found { factor, at, start: reached });
+        }
+    }
 }
 
 /// Takes the lengths from a factor on whose texts reach to `end` of the block. Returns how many
@@ -199,7 +230,7 @@ mod tests {
             let mut sum = 0;
             let ends: Vec<usize> = lens.iter().map(|&l| { sum += l.max(1) as usize; sum }).collect();
             let expected = ends.iter().position(|&end| end > place);
-            let found = seek(&bytes, lens.len(), place);
+            let found = seek(&bytes, lens.len(), place, sum);
             prop_assert_eq!(found.as_ref().map(|found| found.factor), expected);
             if let Some(found) = found {
                 let i = found.factor;

@@ -100,7 +100,7 @@ pub(super) fn decode_pv(
     copy::copy(dictionary, &scratch.lens, offset_of, piece.skip, dst)
 }
 
-/// Asks for the lengths up to the place of a read, and for the offsets there, as if all factors were as
+/// Asks for the lengths between the place of a read and the nearer end, and for the offsets there, as if all factors were as
 /// long: they are all needed, and far from one another.
 #[inline(always)]
 fn ask_ahead(lens: &[u8], offsets: &[u8], start: usize, block_len: usize) {
@@ -108,8 +108,13 @@ fn ask_ahead(lens: &[u8], offsets: &[u8], start: usize, block_len: usize) {
     /// More than these the processor asks for by itself.
     const LINES: usize = 24;
     let place = |len: usize| len * start / block_len.max(1);
-    for line in (0..=place(lens.len()) / LINE + 1).take(LINES) {
-        prefetch(lens, line * LINE);
+    let at = place(lens.len());
+    let needed = match start > block_len / 2 {
+        true => at.saturating_sub(LINE)..lens.len(),
+        false => 0..at + LINE,
+    };
+    for at in needed.step_by(LINE).take(LINES) {
+        prefetch(lens, at);
     }
     let at = place(offsets.len());
     for line in [at.saturating_sub(LINE), at, at + LINE] {
@@ -153,7 +158,7 @@ impl<'a> Factors<'a> {
             // With the byte before them, which is the last one of the count.
             let lens = &stored[before - 1..offsets_at];
             ask_ahead(lens, offsets, start, block_len);
-            let found = lens::seek(lens, count, start)?;
+            let found = lens::seek(lens, count, start, block_len)?;
             lens::take_until(lens, &found, count, start + len, &mut scratch.lens)?;
             return Some(Factors { first: found.factor, skip: start - found.start, offsets });
         }
