@@ -100,6 +100,8 @@ struct Inner {
     name: Range<usize>,
     attributes: Attributes,
     content: Content,
+    /// Of a hard link, the node that it is another name of; else this one.
+    same: usize,
     /// Of a folder: where its children are in the list of all.
     children: Range<usize>,
 }
@@ -176,8 +178,9 @@ impl Builder {
         let start = self.names.len();
         self.names.extend_from_slice(name);
         let name = start..self.names.len();
-        self.nodes.push(Inner { parent, name, attributes, content, children: 0..0 });
-        self.nodes.len() - 1
+        let same = self.nodes.len();
+        self.nodes.push(Inner { parent, name, attributes, content, same, children: 0..0 });
+        same
     }
 
     /// The folder of this name, made where it is not there. `None` where something else is.
@@ -389,7 +392,7 @@ impl Tree {
         let Some(inner) = self.nodes.get(i) else { return Ok(None) };
         let children = &self.children[inner.children.clone()];
         let found = children.binary_search_by(|&child| self.name(child).cmp(name));
-        Ok(found.ok().map(|at| Node::Named(children[at])))
+        Ok(found.ok().map(|at| Node::Named(self.nodes[children[at]].same)))
     }
 
     /// The folder that something is in.
@@ -446,8 +449,8 @@ impl Tree {
         for (at, &child) in
             children.iter().enumerate().skip(usize::try_from(from).unwrap_or(usize::MAX))
         {
-            let file_type = self.nodes[child].attributes.file_type;
-            if !take(Node::Named(child), file_type, self.name(child), at as u64 + 1) {
+            let Inner { attributes, same, .. } = &self.nodes[child];
+            if !take(Node::Named(*same), attributes.file_type, self.name(child), at as u64 + 1) {
                 break;
             }
         }
@@ -475,6 +478,7 @@ impl Builder {
             for name in names {
                 self.nodes[name].attributes = attributes;
                 self.nodes[name].content = Content::Record(to);
+                self.nodes[name].same = target;
             }
         }
     }

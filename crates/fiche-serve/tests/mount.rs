@@ -128,6 +128,8 @@ fn a_folder_is_what_it_was() {
     let mounted = place.mount(pack(&dir, None), |mount| mount.name("test"));
     let at = place.path("at/in");
     assert_eq!(same(&at, &dir), 3011);
+    let ino = |name: &str| fs::metadata(at.join(name)).unwrap().ino();
+    assert_eq!(ino("run"), ino("run too"));
     let run = std::process::Command::new(at.join("run")).output().unwrap();
     assert_eq!(run.stdout, b"ran\n");
     // Anywhere in a file, from many threads.

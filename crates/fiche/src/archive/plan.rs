@@ -19,7 +19,7 @@ impl Reader {
     /// # use fiche::archive::{Options, Reader, Writer};
     /// # use std::io::Write;
     /// # let mut writer = Writer::new(Vec::new(), Options::default())?;
-    /// # writer.write_all(&[b"rain, "; 20_000].concat())?;
+    /// # writer.write_all(&b"rain, ".repeat(20_000))?;
     /// # let reader = Reader::open(Arc::new(writer.finish()?))?;
     /// let ranges = reader.plan(&[5_000..6_000, 90_000..100_000])?;
     /// assert_eq!(ranges.len(), 2);
