@@ -161,7 +161,7 @@ pub fn decode_both(
         let done = decode(coding, shared, stored, len, start, &mut dst, &mut scratch);
         done.expect("a coding").map(|()| dst)
     };
-    (read(0, len), read(start, piece))
+    (read(0.into(), len), read(start.into(), piece))
 }
 
 /// Blocks coded in memory, without an archive around them.
@@ -201,7 +201,7 @@ impl Coded {
     pub fn read(&mut self, i: usize, start: usize, dst: &mut [u8]) -> bool {
         let (len, Some(stored)) = &self.blocks[i] else { return false };
         let shared = Shared { dictionary: &self.dictionary, model: self.model.as_deref() };
-        let done = decode(self.coding, shared, stored, *len, start, dst, &mut self.scratch);
+        let done = decode(self.coding, shared, stored, *len, start.into(), dst, &mut self.scratch);
         done.expect("a coding").expect("a block");
         true
     }
@@ -224,7 +224,8 @@ pub fn decode_with_model(
     assert!(same, "a model is written as it was read");
     let mut dst = vec![0; len];
     let shared = Shared { dictionary, model: Some(&model) };
-    let done = decode(model.coding(), shared, stored, len, 0, &mut dst, &mut Scratch::default());
+    let done =
+        decode(model.coding(), shared, stored, len, 0.into(), &mut dst, &mut Scratch::default());
     done.ok()?.map(|()| dst)
 }
 

@@ -4,6 +4,7 @@ use crate::archive::shared::Shared;
 use crate::blocks::{Block, CHECKSUM, Coded};
 use crate::codec::{self, Codec};
 use crate::error::{Error, Place, Result};
+use crate::rlz::coder::Begin;
 use crate::rlz::{self, Coding};
 use crate::wire::block_checksum;
 
@@ -34,18 +35,19 @@ pub(super) fn decode_block(
     shared: &Shared,
     block: &Block,
     stored: &[u8],
-    start: usize,
+    begin: Begin,
     buf: &mut [u8],
     scratch: &mut Decoding,
     is_verified: bool,
 ) -> Result<()> {
     let bytes = &stored[..stored.len().saturating_sub(CHECKSUM)];
     let len = block.len as usize;
+    let start = begin.at;
     let decoded = if bytes.len() == len {
         buf.copy_from_slice(&bytes[start..start + buf.len()]);
         Ok(())
     } else {
-        decode_bytes(shared, block, bytes, start, buf, scratch)
+        decode_bytes(shared, block, bytes, begin, buf, scratch)
     };
     // Who does not know where something lies says 0; dictionaries lie elsewhere.
     let here = |error| match error {
@@ -62,18 +64,19 @@ fn decode_bytes(
     shared: &Shared,
     block: &Block,
     bytes: &[u8],
-    start: usize,
+    begin: Begin,
     buf: &mut [u8],
     scratch: &mut Decoding,
 ) -> Result<()> {
     let (number, len) = (block.coded.number, block.len as usize);
     if let Some(coding) = Coding::from_number(number) {
         let shared = shared.of(block.coded)?;
-        let done = rlz::coder::decode(coding, shared, bytes, len, start, buf, &mut scratch.rlz)?;
+        let done = rlz::coder::decode(coding, shared, bytes, len, begin, buf, &mut scratch.rlz)?;
         return done.ok_or(Error::Corrupt { what: "stored block", at: place(block) });
     }
     let found = u64::from(number);
     let codec = Codec::from_number(number).ok_or(Error::Unsupported { what: "codec", found })?;
+    let start = begin.at;
     if start == 0 {
         return codec.decompress_front(bytes.into(), len, buf.into(), &mut scratch.codec);
     }

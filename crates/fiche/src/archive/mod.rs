@@ -36,6 +36,7 @@ mod format;
 mod info;
 mod items;
 mod look;
+mod marks;
 mod merge;
 mod options;
 mod place;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::archive::decode::{Decoding, decode_block, has_point_reads, place, reach};
 use crate::archive::format::{ChapterRef, Footer};
+use crate::archive::marks::Marks;
 use crate::archive::record::Record;
 use crate::archive::shared::{Known, Shared};
 use crate::archive::stream::Stream;
@@ -17,6 +18,7 @@ use crate::error::{Error, Place, Result};
 use crate::io::{ReadAt, Resolve, within};
 use crate::records::{Entry, Index, Kind};
 use crate::rlz::Dictionary;
+use crate::rlz::coder::Begin;
 use crate::wire::Digest;
 
 /// Stored bytes that neighbouring blocks are fetched in at once.
@@ -120,6 +122,7 @@ pub(super) struct Inner {
     tables: Vec<OnceLock<Table>>,
     pub shared: Shared,
     verified: Verified,
+    pub marks: Marks,
     pub index: Index,
     /// Of a recovered archive: the record of which only the beginning is left, and where in the
     /// content what is left of it ends.
@@ -234,6 +237,7 @@ impl Reader {
             tables,
             shared,
             verified: Verified::default(),
+            marks: Marks::default(),
             index,
             incomplete: None,
             cache,
@@ -495,9 +499,14 @@ impl Inner {
         // most of the work. What is read from a file is read again, and may be damaged by then.
         let stays = self.source.as_bytes().is_some() && has_point_reads(block);
         let is_verified = stays && self.verified.has(block.number);
-        decode_block(&self.shared, block, stored, start, buf, decode, is_verified)?;
+        let mark = if is_verified { self.marks.before(block, start) } else { None };
+        let begin = Begin { at: start, mark };
+        decode_block(&self.shared, block, stored, begin, buf, decode, is_verified)?;
         if stays && !is_verified {
             self.verified.set(block.number, self.footer.blocks);
+        } else if is_verified && mark.is_none() {
+            // What is read a second time may well be read a third time.
+            self.marks.note(block, start, stored, self.footer.len);
         }
         Ok(())
     }
@@ -552,6 +561,7 @@ impl Inner {
     fn read(&self, range: Range<u64>, mut buf: &mut [u8], scratch: &mut Scratch) -> Result<()> {
         let mut offset = range.start;
         while offset < range.end {
+            self.marks.ask(offset);
             let chapter = self.chapter_at(offset);
             let mut block = self.table(chapter)?.find(offset);
             let chapter_end = {

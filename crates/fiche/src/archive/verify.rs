@@ -225,7 +225,7 @@ impl Reader {
             stored.resize(block.stored_len as usize, 0);
             buf.resize(block.len as usize, 0);
             let result = self.inner().source.read_at(block.pos, stored).and_then(|()| {
-                decode_block(&self.inner().shared, block, stored, 0, buf, scratch, false)
+                decode_block(&self.inner().shared, block, stored, 0.into(), buf, scratch, false)
             });
             match result {
                 Ok(()) => {

@@ -56,7 +56,7 @@ pub(super) fn filled<T: Clone>(value: T, count: usize) -> Vec<T> {
 /// matcher and the decoders that needs `unsafe`.
 #[inline(always)]
 #[allow(unsafe_code)]
-pub(super) fn prefetch<T>(items: &[T], at: usize) {
+pub(crate) fn prefetch<T>(items: &[T], at: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

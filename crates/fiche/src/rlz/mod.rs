@@ -27,5 +27,6 @@ mod zstd;
 
 pub use coder::{Coder, Coding};
 pub use dictionary::Dictionary;
+pub(crate) use memory::prefetch;
 pub use sample::Sampling;
 pub use training::Training;

@@ -29,17 +29,21 @@ pub(super) fn copy(
 ) -> Option<()> {
     let (mut i, mut skip) = seek(lens, start)?;
     let (padded, limit) = (dictionary.padded(), dictionary.len() as u64);
-    let ahead = if dst.len() < FEW { 4 } else { AHEAD };
     let mut offsets = [0; AHEAD];
-    let mut at = 0;
+    let (mut at, is_few) = (0, dst.len() < FEW);
     while at < dst.len() {
         let some = lens.get(i..)?;
-        let some = &some[..some.len().min(ahead)];
+        let some = &some[..some.len().min(AHEAD)];
         let mut is_inside = !some.is_empty();
         for (k, (slot, &len)) in offsets.iter_mut().zip(some).enumerate() {
             *slot = offset_of(i + k);
-            prefetch(padded, *slot as usize);
             let end = u64::from(*slot) + u64::from(len);
+            let from = *slot as usize + if k == 0 { skip } else { 0 };
+            prefetch(padded, from);
+            if is_few {
+                // Nothing hides what a second line takes.
+                prefetch(padded, (from + STRIDE).min(end as usize));
+            }
             is_inside &= if len == 0 { *slot < 256 } else { end <= limit };
         }
         if !is_inside {

@@ -74,30 +74,35 @@ fn one(bytes: &[u8], mut at: usize) -> Option<(u32, usize)> {
     }
 }
 
-/// The first factor of some: its number, where its length is stored, and where its text starts.
+/// A factor of some: its number, where its length is stored, and where its text starts.
+#[derive(Clone, Copy)]
 pub(super) struct Found {
     pub factor: usize,
-    at: usize,
+    pub at: usize,
     pub start: usize,
 }
 
 impl Found {
     /// The first factor of all, where lengths start at once.
     pub const BEGINNING: Found = Found { factor: 0, at: 0, start: 0 };
+    /// The same, one byte before the lengths.
+    const FIRST: Found = Found { factor: 0, at: 1, start: 0 };
 }
 
 /// Bytes of lengths that are added up at a time.
 const CHUNK: usize = 32;
+/// The same where that is too much.
+const WORD: usize = 8;
 
 /// Adds up the lengths in some bytes, and counts those that begin in an earlier byte or here and go
 /// on: bytes of text, first bytes of two. `before` are the same bytes, one earlier. `None` where a
 /// length takes three bytes or more. Words of eight bytes, of which sums are kept in lanes of 16 bits.
 #[inline(always)]
-fn add_up(before: &[u8; CHUNK], bytes: &[u8; CHUNK]) -> Option<(usize, usize)> {
+fn add_up<const N: usize>(before: &[u8; N], bytes: &[u8; N]) -> Option<(usize, usize)> {
     const TOP: u64 = 0x8080_8080_8080_8080;
     const EVEN: u64 = 0x00ff_00ff_00ff_00ff;
     let (mut ones, mut seconds, mut firsts, mut thirds) = (0u64, 0u64, 0u64, 0u64);
-    for k in 0..CHUNK / 8 {
+    for k in 0..N / 8 {
         let (before, word) = (load_u64(before, 8 * k), load_u64(bytes, 8 * k));
         let is_second = (before & TOP) >> 7;
         let is_second = (is_second << 8).wrapping_sub(is_second);
@@ -124,6 +129,18 @@ pub(super) fn seek(bytes: &[u8], count: usize, start: usize, text_len: usize) ->
         false => None,
     };
     let near = near.unwrap_or_else(|| from_start(bytes, count, start));
+    go_on(bytes, count, start, near)
+}
+
+/// The same from the first length on: what follows the last one may be anything.
+#[inline(always)]
+pub(super) fn seek_near(bytes: &[u8], count: usize, start: usize) -> Option<Found> {
+    go_on(bytes, count, start, from_start(bytes, count, start))
+}
+
+/// The same behind a factor that is a little before it, or whose length goes on there.
+#[inline(always)]
+fn go_on(bytes: &[u8], count: usize, start: usize, near: Found) -> Option<Found> {
     let Found { mut factor, mut at, start: mut reached } = near;
     // Back to where the length starts that goes on here.
     if at > 1 && bytes[at - 1] > 0x7f {
@@ -141,19 +158,46 @@ pub(super) fn seek(bytes: &[u8], count: usize, start: usize, text_len: usize) ->
     None
 }
 
-const FIRST: Found = Found { factor: 0, at: 1, start: 0 };
+/// For each multiple of `step` behind `first`, the factor in which that byte is. As [`seek`] has the
+/// lengths.
+pub(super) fn seek_all(
+    bytes: &[u8],
+    count: usize,
+    first: usize,
+    step: usize,
+    mut put: impl FnMut(Found),
+) -> Option<()> {
+    let (mut found, mut next) = (Found::FIRST, first);
+    while found.factor < count {
+        let (len, at) = one(bytes, found.at)?;
+        let end = found.start + len.max(1) as usize;
+        while next < end {
+            put(found);
+            next += step;
+        }
+        found = Found { factor: found.factor + 1, at, start: end };
+    }
+    Some(())
+}
 
-/// The last chunk whose text begins before `start`: the factor that begins or goes on there.
+/// The last word whose text begins before `start`: the factor that begins or goes on there.
 #[inline(always)]
 fn from_start(bytes: &[u8], count: usize, start: usize) -> Found {
-    let Found { mut factor, mut at, start: mut reached } = FIRST;
-    while factor + CHUNK <= count
+    let far = chunks::<CHUNK>(bytes, count, start, Found::FIRST);
+    chunks::<WORD>(bytes, count, start, far)
+}
+
+/// The last chunk of `N` bytes behind `from` whose text begins before `start`.
+#[inline(always)]
+fn chunks<const N: usize>(bytes: &[u8], count: usize, start: usize, from: Found) -> Found {
+    let Found { mut factor, mut at, start: mut reached } = from;
+    while factor + N <= count
         && let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk())
         && let Some(before) = bytes.get(at - 1..).and_then(|rest| rest.first_chunk())
-        && let Some((text, firsts)) = add_up(before, chunk)
+        && let Some((text, firsts)) = add_up::<N>(before, chunk)
         && reached + text <= start
     {
-        (factor, at, reached) = (factor + CHUNK - firsts, at + CHUNK, reached + text);
+        (factor, at, reached) = (factor + N - firsts, at + N, reached + text);
     }
     Found { factor, at, start: reached }
 }
@@ -165,7 +209,7 @@ fn from_end(bytes: &[u8], count: usize, start: usize, text_len: usize) -> Option
     loop {
         let before = at.checked_sub(CHUNK + 1)?;
         let chunk: &[u8; CHUNK] = bytes[before + 1..].first_chunk()?;
-        let (text, firsts) = add_up(bytes[before..].first_chunk()?, chunk)?;
+        let (text, firsts) = add_up::<CHUNK>(bytes[before..].first_chunk()?, chunk)?;
         // Each length ends with a byte that says so.
         (factor, at) = (factor.checked_sub(CHUNK - firsts)?, before + 1);
         reached = reached.checked_sub(text)?;

@@ -48,7 +48,7 @@ use crate::rlz::primed;
 use crate::rlz::zstd::{Decoder, Encoder, Encoding};
 use crate::rlz::{Dictionary, sample};
 pub(crate) use model::{Model, Primes};
-pub(crate) use plain::width;
+pub(crate) use plain::{Mark, width};
 
 /// What a block stores with the help of a dictionary. The numbers are those of the file.
 ///
@@ -165,6 +165,17 @@ impl Coding {
     /// True where a read of a few bytes costs only the factors that it needs.
     pub(crate) fn has_point_reads(self) -> bool {
         matches!(self, Coding::Uv | Coding::Pv | Coding::Fast)
+    }
+
+    /// True where marks say where factors begin.
+    pub(crate) fn has_marks(self) -> bool {
+        matches!(self, Coding::Uv | Coding::Pv)
+    }
+
+    /// Of a block of a coding that has them, the mark of the factor in which byte `first` is, and of
+    /// every one `step` bytes further, as far as the block goes.
+    pub(crate) fn marks(stored: &[u8], first: usize, step: usize, put: impl FnMut(Mark)) {
+        let _ = plain::marks(stored, first, step, put);
     }
 
     /// True where decoding as far as `end` of a block of `len` bytes costs less than all of it.
@@ -548,7 +559,20 @@ impl Shared<'_> {
     }
 }
 
-/// Fills `dst` with the bytes from `start` on of a block of `block_len` bytes; `None` where the
+/// Where a read of a block begins, and a factor that is known to begin there or before.
+#[derive(Clone, Copy)]
+pub(crate) struct Begin {
+    pub at: usize,
+    pub mark: Option<Mark>,
+}
+
+impl From<usize> for Begin {
+    fn from(at: usize) -> Begin {
+        Begin { at, mark: None }
+    }
+}
+
+/// Fills `dst` with the bytes from `begin` on of a block of `block_len` bytes; `None` where the
 /// stored bytes are no such block. `stored` may hold anything.
 ///
 /// # Errors
@@ -558,15 +582,16 @@ pub(crate) fn decode(
     shared: Shared<'_>,
     stored: &[u8],
     block_len: usize,
-    start: usize,
+    begin: Begin,
     dst: &mut [u8],
     scratch: &mut Scratch,
 ) -> Result<Option<()>> {
+    let start = begin.at;
     debug_assert!(start + dst.len() <= block_len);
     let dictionary = shared.dictionary;
     Ok(match coding {
-        Coding::Uv => plain::decode_uv(dictionary, stored, block_len, (start, dst), scratch),
-        Coding::Pv => plain::decode_pv(dictionary, stored, block_len, (start, dst), scratch),
+        Coding::Uv => plain::decode_uv(dictionary, stored, block_len, (begin, dst), scratch),
+        Coding::Pv => plain::decode_pv(dictionary, stored, block_len, (begin, dst), scratch),
         Coding::ZstdDict => zstd_dict::decode(dictionary, stored, block_len, (start, dst), scratch),
         Coding::Hybrid => {
             let piece = (start, dst);
@@ -627,7 +652,7 @@ pub(crate) fn decode_within(
         other => return Err(other.not_compiled_in()),
     };
     let Some(len) = len.filter(|&len| len <= room.len()) else { return Ok(None) };
-    let done = decode(coding, shared, stored, len, 0, &mut room[..len], scratch)?;
+    let done = decode(coding, shared, stored, len, 0.into(), &mut room[..len], scratch)?;
     Ok(done.map(|()| len))
 }
 
@@ -679,9 +704,17 @@ mod tests {
                 let shared = Shared { dictionary: &dictionary, model: model.as_deref() };
                 let mut read = |start: usize, len: usize| {
                     let mut dst = vec![0xAA; len];
-                    decode(coding, shared, stored, block.len(), start, &mut dst, &mut scratch)
-                        .unwrap()
-                        .unwrap_or_else(|| panic!("{coding}: {start}+{len} of {}", block.len()));
+                    decode(
+                        coding,
+                        shared,
+                        stored,
+                        block.len(),
+                        start.into(),
+                        &mut dst,
+                        &mut scratch,
+                    )
+                    .unwrap()
+                    .unwrap_or_else(|| panic!("{coding}: {start}+{len} of {}", block.len()));
                     assert!(dst == block[start..start + len], "{coding}: {start}+{len}");
                 };
                 read(0, block.len());
@@ -803,9 +836,9 @@ mod tests {
                 let shared = Shared { dictionary: &dictionary, model: Some(model) };
                 let mut scratch = Scratch::default();
                 let (mut whole, mut piece) = (vec![0; block_len], vec![0; end - start]);
-                let all = decode(coding, shared, &bytes, block_len, 0, &mut whole, &mut scratch).unwrap();
+                let all = decode(coding, shared, &bytes, block_len, 0.into(), &mut whole, &mut scratch).unwrap();
                 let some =
-                    decode(coding, shared, &bytes, block_len, start, &mut piece, &mut scratch).unwrap();
+                    decode(coding, shared, &bytes, block_len, start.into(), &mut piece, &mut scratch).unwrap();
                 // What is refused as a whole may give a piece; what is not gives that piece.
                 if all.is_some() {
                     prop_assert!(some.is_some(), "{coding}");
@@ -861,8 +894,15 @@ mod tests {
             let shared = Shared { dictionary: &dictionary, model: model.as_deref() };
             let (mut scratch, mut dst) = (Scratch::default(), vec![0; text.len()]);
             for cut in 0..stored.len() {
-                let done =
-                    decode(coding, shared, &stored[..cut], text.len(), 0, &mut dst, &mut scratch);
+                let done = decode(
+                    coding,
+                    shared,
+                    &stored[..cut],
+                    text.len(),
+                    0.into(),
+                    &mut dst,
+                    &mut scratch,
+                );
                 assert!(done.unwrap().is_none() || dst != text, "{coding}: cut at {cut}");
             }
             for _ in 0..5000 {
@@ -871,21 +911,23 @@ mod tests {
                     let at = random.below(damaged.len() as u64) as usize;
                     damaged[at] = random.below(256) as u8;
                 }
-                let _ = decode(coding, shared, &damaged, text.len(), 0, &mut dst, &mut scratch)
-                    .unwrap();
+                let _ =
+                    decode(coding, shared, &damaged, text.len(), 0.into(), &mut dst, &mut scratch)
+                        .unwrap();
                 let _ = decode(
                     coding,
                     shared,
                     &damaged,
                     text.len(),
-                    1000,
+                    1000.into(),
                     &mut dst[..50],
                     &mut scratch,
                 );
             }
             // Another length than the block's is no block.
             let mut more = vec![0; text.len() + 1];
-            let done = decode(coding, shared, stored, text.len() + 1, 0, &mut more, &mut scratch);
+            let done =
+                decode(coding, shared, stored, text.len() + 1, 0.into(), &mut more, &mut scratch);
             assert_eq!(done.unwrap(), None, "{coding}");
         }
     }

@@ -15,7 +15,7 @@
 //! the first byte. Bits behind the last one are zero.
 
 use crate::rlz::Dictionary;
-use crate::rlz::coder::{Scratch, copy, lens};
+use crate::rlz::coder::{Begin, Scratch, copy, lens};
 use crate::rlz::matcher::Factor;
 use crate::rlz::memory::prefetch;
 use crate::wire::{Put, Take, load_u32, load_u64};
@@ -63,12 +63,11 @@ pub(super) fn decode_uv(
     dictionary: &Dictionary,
     stored: &[u8],
     block_len: usize,
-    (start, dst): (usize, &mut [u8]),
+    (begin, dst): (Begin, &mut [u8]),
     scratch: &mut Scratch,
 ) -> Option<()> {
-    let offsets_of = |stored: &[u8], count: usize| stored.len().checked_sub(4 * count);
-    let piece = Factors::of(stored, block_len, start, dst.len(), offsets_of, scratch)?;
-    let offset_of = |i: usize| load_u32(piece.offsets, 4 * (piece.first + i));
+    let piece = Factors::of(stored, block_len, begin, dst.len(), 32, scratch)?;
+    let offset_of = |i: usize| load_u32(piece.offsets, 4 * i);
     copy::copy(dictionary, &scratch.lens, offset_of, piece.skip, dst)
 }
 
@@ -76,35 +75,41 @@ pub(super) fn decode_pv(
     dictionary: &Dictionary,
     stored: &[u8],
     block_len: usize,
-    (start, dst): (usize, &mut [u8]),
+    (begin, dst): (Begin, &mut [u8]),
     scratch: &mut Scratch,
 ) -> Option<()> {
     let width = width(dictionary.len()) as usize;
-    let offsets_of =
-        |stored: &[u8], count: usize| stored.len().checked_sub((count * width).div_ceil(8));
-    let piece = Factors::of(stored, block_len, start, dst.len(), offsets_of, scratch)?;
+    let piece = Factors::of(stored, block_len, begin, dst.len(), width, scratch)?;
     let offsets = piece.offsets;
     let mask = (1u64 << width) - 1;
-    // The last ones are read from a copy that has room behind them.
-    let tail = offsets.len().saturating_sub(8);
-    let mut padded = [0; 16];
-    padded[..offsets.len() - tail].copy_from_slice(&offsets[tail..]);
     let offset_of = |i: usize| {
-        let bit = (piece.first + i) * width;
-        let word = match bit / 8 {
-            at if at < tail => load_u64(offsets, at),
-            at => load_u64(&padded, at - tail),
-        };
+        let bit = piece.bit + i * width;
+        let word = word_at(offsets, bit / 8);
         (word >> (bit % 8) & mask) as u32
     };
     copy::copy(dictionary, &scratch.lens, offset_of, piece.skip, dst)
 }
 
+/// The eight bytes from `at` on, as far as there are any.
+#[inline(always)]
+fn word_at(bytes: &[u8], at: usize) -> u64 {
+    #[cold]
+    fn at_the_end(bytes: &[u8], at: usize) -> u64 {
+        let mut word = [0; 8];
+        let rest = bytes.get(at..).unwrap_or(&[]);
+        word[..rest.len()].copy_from_slice(rest);
+        load_u64(&word, 0)
+    }
+    if at + 8 <= bytes.len() { load_u64(bytes, at) } else { at_the_end(bytes, at) }
+}
+
+/// Bytes that come from memory at once.
+const LINE: usize = 64;
+
 /// Asks for the lengths between the place of a read and the nearer end, and for the offsets there, as if all factors were as
 /// long: they are all needed, and far from one another.
 #[inline(always)]
 fn ask_ahead(lens: &[u8], offsets: &[u8], start: usize, block_len: usize) {
-    const LINE: usize = 64;
     /// More than these the processor asks for by itself.
     const LINES: usize = 24;
     let place = |len: usize| len * start / block_len.max(1);
@@ -122,48 +127,110 @@ fn ask_ahead(lens: &[u8], offsets: &[u8], start: usize, block_len: usize) {
     }
 }
 
+/// A place in a block from which a read can go on without what is before: a factor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Where its length is in the stored bytes.
+    pub at: usize,
+    /// How many factors there are from it on, and all of them modulo 8: offsets are found from the end.
+    pub left: usize,
+    pub count: usize,
+    /// Where its text starts in the block.
+    pub start: usize,
+}
+
+impl Mark {
+    /// The first factor of a block.
+    #[inline(always)]
+    fn first(stored: &[u8], limit: usize) -> Option<Mark> {
+        let mut take = Take::new(stored, "factors", 0);
+        let count = take.count(limit as u64).ok()?;
+        Some(Mark { at: stored.len() - take.remaining(), left: count, count: count % 8, start: 0 })
+    }
+
+    /// Where the offset of its factor is in so many stored bytes: byte and bit.
+    #[inline(always)]
+    fn offsets_at(&self, stored_len: usize, width: usize) -> Option<(usize, usize)> {
+        // What is behind the last offset fills up a byte.
+        let bits = self.left.checked_mul(width)? + (self.count * width).wrapping_neg() % 8;
+        let at = (8 * stored_len).checked_sub(bits)?;
+        Some((at / 8, at % 8))
+    }
+}
+
+/// The marks of the factors in which byte `first` of a block is, and every one `step` bytes further.
+pub(super) fn marks(
+    stored: &[u8],
+    first: usize,
+    step: usize,
+    mut put: impl FnMut(Mark),
+) -> Option<()> {
+    let Mark { at, left, count, .. } = Mark::first(stored, stored.len())?;
+    lens::seek_all(&stored[at - 1..], left, first, step, |found| {
+        let (at, left) = (at - 1 + found.at, left - found.factor);
+        put(Mark { at, left, count, start: found.start });
+    })
+}
+
 /// The factors that a read needs; their lengths are in the scratch.
 struct Factors<'a> {
-    /// Number of the first, and how many bytes of it are before the read.
-    first: usize,
+    /// How many bytes of the first one are before the read.
     skip: usize,
-    /// Bytes of the offsets of all factors.
+    /// Bytes of their offsets and of all behind them, and the bit of these where they begin.
     offsets: &'a [u8],
+    bit: usize,
 }
 
 impl<'a> Factors<'a> {
-    /// Those of `len` bytes from `start` on; `offsets_of` says where the offsets of so many factors
-    /// start, which end where the stored bytes do. Of a whole block all is checked, of a piece what it
-    /// needs.
+    /// Those of `len` bytes from a place on; an offset takes `width` bits. Of a whole block all is
+    /// checked, of a piece what it needs.
     #[inline(always)]
     fn of(
         stored: &'a [u8],
         block_len: usize,
-        start: usize,
+        Begin { at: start, mark }: Begin,
         len: usize,
-        offsets_of: impl Fn(&[u8], usize) -> Option<usize>,
+        width: usize,
         scratch: &mut Scratch,
     ) -> Option<Factors<'a>> {
-        let mut take = Take::new(stored, "factors", 0);
-        let count = take.count(block_len as u64).ok()?;
-        let before = stored.len() - take.remaining();
-        let offsets_at = offsets_of(stored, count)?;
-        let lens = stored.get(before..offsets_at)?;
+        let is_known = mark.is_some();
+        let mark = match mark {
+            Some(mark) => mark,
+            None => Mark::first(stored, block_len)?,
+        };
+        let (offsets_at, bit) = mark.offsets_at(stored.len(), width)?;
+        // With the byte before them, which is the last one of the count or of a length.
+        let lens = stored.get(mark.at - 1..offsets_at).filter(|lens| !lens.is_empty())?;
         let offsets = &stored[offsets_at..];
+        let whole = Factors { skip: 0, offsets, bit };
         if len == 0 {
             scratch.lens.clear();
-            return Some(Factors { first: 0, skip: 0, offsets });
+            return Some(whole);
         }
-        if len < block_len {
-            // With the byte before them, which is the last one of the count.
-            let lens = &stored[before - 1..offsets_at];
+        if len == block_len {
+            let used = lens::take(&lens[1..], mark.left, &mut scratch.lens)?;
+            let is_all =
+                used + 1 == lens.len() && lens::text_len(&scratch.lens) == block_len as u64;
+            return is_all.then_some(whole);
+        }
+        let before = start - mark.start;
+        let found = if is_known {
+            // As if all factors were as long.
+            let factors = before * mark.left / (block_len - mark.start);
+            let at = factors * width / 8;
+            for line in 0..3 {
+                prefetch(lens, LINE * line);
+                prefetch(offsets, (at + LINE * line).saturating_sub(LINE));
+            }
+            lens::seek_near(lens, mark.left, before)?
+        } else {
             ask_ahead(lens, offsets, start, block_len);
-            let found = lens::seek(lens, count, start, block_len)?;
-            lens::take_until(lens, &found, count, start + len, &mut scratch.lens)?;
-            return Some(Factors { first: found.factor, skip: start - found.start, offsets });
-        }
-        let used = lens::take(lens, count, &mut scratch.lens)?;
-        let is_all = used == lens.len() && lens::text_len(&scratch.lens) == block_len as u64;
-        is_all.then_some(Factors { first: 0, skip: 0, offsets })
+            lens::seek(lens, mark.left, start, block_len)?
+        };
+        let end = before + len;
+        lens::take_until(lens, &found, mark.left, end, &mut scratch.lens)?;
+        let bit = bit + found.factor * width;
+        let (offsets, bit) = (&offsets[bit / 8..], bit % 8);
+        Some(Factors { skip: before - found.start, offsets, bit })
     }
 }

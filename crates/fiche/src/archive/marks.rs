@@ -1,0 +1,174 @@
+//! Marks: where factors begin in blocks that lie in memory and are read again and again.
+//!
+//! To read a few bytes of an `rlz-uv` or `rlz-pv` block is to add up the lengths of the factors before
+//! them. A mark keeps what that came to, for a place in every KiB of content: a read begins at one, and
+//! knows where to look before it has looked at anything else.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::blocks::{Block, CHECKSUM};
+use crate::rlz::coder::Mark;
+use crate::rlz::{Coding, prefetch};
+
+/// Bytes of content for each mark.
+const STEP: u64 = 1024;
+/// Marks that are taken from memory at once.
+const PAGE: u64 = 1 << 14;
+/// Pages that are kept at most: 32 MiB of memory, for 4 GiB of content.
+const MOST_PAGES: usize = 256;
+/// Content that has marks, in pages: the first TiB. What a file says of its length takes no memory.
+const END: u64 = 1 << 16;
+/// Each number of a mark takes so many bits: a longer block has no marks.
+const BITS: u32 = 20;
+
+type Page = Box<[AtomicU64]>;
+
+/// The marks of an archive; none until the first block is noted.
+#[derive(Default)]
+pub(super) struct Marks {
+    pages: OnceLock<Vec<OnceLock<Page>>>,
+    taken: AtomicUsize,
+}
+
+impl Marks {
+    /// Asks for the memory where the mark before this byte of the content is.
+    #[inline(always)]
+    pub fn ask(&self, offset: u64) {
+        if let Some(page) = self.page(offset / STEP / PAGE) {
+            prefetch(page, (offset / STEP % PAGE) as usize);
+        }
+    }
+
+    /// The last mark that is known before byte `start` of a block.
+    #[inline(always)]
+    pub fn before(&self, block: &Block, start: usize) -> Option<Mark> {
+        let slot = (block.offset + start as u64) / STEP;
+        let word = self.page(slot / PAGE)?[(slot % PAGE) as usize].load(Ordering::Relaxed);
+        // Near its start the mark is that of the block before.
+        if word == 0 || slot * STEP < block.offset {
+            return None;
+        }
+        let part = |i: u32| (word >> (3 + i * BITS)) as usize & ((1 << BITS) - 1);
+        Some(Mark { count: word as usize & 7, at: part(0), left: part(1), start: part(2) })
+    }
+
+    /// Notes the marks of a block that has been verified, if its coding has them and there is one before
+    /// byte `start` of it.
+    pub fn note(&self, block: &Block, start: usize, stored: &[u8], content_len: u64) {
+        let bytes = &stored[..stored.len().saturating_sub(CHECKSUM)];
+        let has_marks = Coding::from_number(block.coded.number).is_some_and(Coding::has_marks);
+        let is_near = (block.offset + start as u64) / STEP * STEP < block.offset;
+        let is_raw = bytes.len() as u64 == block.len;
+        if !has_marks || is_near || is_raw || block.len >> BITS != 0 {
+            return;
+        }
+        let pages = content_len.div_ceil(STEP * PAGE).min(END);
+        let pages = self.pages.get_or_init(|| (0..pages).map(|_| OnceLock::new()).collect());
+        let mut slot = block.offset.div_ceil(STEP);
+        let page_of = |slot: u64| self.take(pages.get((slot / PAGE) as usize)?);
+        if page_of(slot).is_none() {
+            return;
+        }
+        let first = (slot * STEP - block.offset) as usize;
+        Coding::marks(bytes, first, STEP as usize, |mark| {
+            if let Some(page) = page_of(slot) {
+                let parts = [mark.at, mark.left, mark.start];
+                let word = parts.iter().rev().fold(1, |word, &part| word << BITS | part as u64);
+                let word = word << 3 | mark.count as u64;
+                page[(slot % PAGE) as usize].store(word, Ordering::Relaxed);
+            }
+            slot += 1;
+        });
+    }
+
+    fn page(&self, number: u64) -> Option<&Page> {
+        self.pages.get()?.get(number as usize)?.get()
+    }
+
+    /// A page, taken from memory unless that is too much.
+    fn take<'a>(&self, page: &'a OnceLock<Page>) -> Option<&'a Page> {
+        if page.get().is_none() && self.taken.fetch_add(1, Ordering::Relaxed) >= MOST_PAGES {
+            self.taken.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(page.get_or_init(|| (0..PAGE).map(|_| AtomicU64::new(0)).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::archive::{OpenOptions, Options, Reader, Writer};
+    use crate::io::ReadAt;
+    use crate::rlz::{Coder, Dictionary};
+    use crate::testing::Random;
+
+    fn archive(coding: Coding, block_len: usize, content: &[u8]) -> Reader {
+        let dictionary = Arc::new(Dictionary::new(content[..5000].to_vec()).unwrap());
+        let coder = Arc::new(Coder::new(coding, dictionary).unwrap());
+        let options = Options::default().coder(coder).block_len(block_len);
+        let mut writer = Writer::new(Vec::new(), options).unwrap();
+        writer.write_all(content).unwrap();
+        OpenOptions::default().cache(0).open(Arc::new(writer.finish().unwrap())).unwrap()
+    }
+
+    /// Text in which factors are short, long and none, with noise that does not shrink.
+    fn content(len: usize) -> Vec<u8> {
+        let mut random = Random(5);
+        let mut all: Vec<u8> = (0..5000).map(|_| random.number() as u8).collect();
+        while all.len() < len {
+            let (from, piece) = (random.below(4000) as usize, random.below(1000) as usize);
+            match random.below(9) {
+                0..4 => all.extend_from_within(from..from + piece / 100),
+                4..8 => all.extend_from_within(from..from + piece),
+                _ => all.extend((0..piece * 3).map(|_| random.number() as u8)),
+            }
+        }
+        all.truncate(len);
+        all
+    }
+
+    #[test]
+    fn reads_by_marks_are_those_without() {
+        for (coding, block_len, len) in [
+            (Coding::Uv, 16 << 10, 200_000),
+            (Coding::Pv, 16 << 10, 200_000),
+            (Coding::Pv, 1100, 50_000),
+            (Coding::Uv, 1024, 50_000),
+            (Coding::Pv, 2 << 20, 3 << 20),
+        ] {
+            let content = content(len);
+            let reader = archive(coding, block_len, &content);
+            let mut random = Random(8);
+            for _ in 0..10_000 {
+                let at = random.below(len as u64) as usize;
+                let piece = (random.below(3 * block_len as u64).min(600) as usize).min(len - at);
+                let mut read = vec![0; piece];
+                reader.read_at(at as u64, &mut read).unwrap();
+                assert_eq!(read, content[at..at + piece], "{coding} {block_len} {at} {piece}");
+            }
+            let marks = &reader.inner().marks;
+            assert_eq!(marks.taken.load(Ordering::Relaxed) > 0, block_len < 1 << BITS);
+        }
+    }
+
+    #[test]
+    fn memory_for_marks_has_an_end() {
+        let reader = archive(Coding::Uv, 16 << 10, &content(100_000));
+        let block = reader.inner().block_at(0).unwrap();
+        let stored =
+            &reader.inner().source.as_bytes().unwrap()[block.pos as usize..block.end() as usize];
+        let marks = Marks::default();
+        for page in 0..2 * MOST_PAGES as u64 {
+            let block = Block { offset: page * STEP * PAGE, ..block };
+            marks.note(&block, 3 * STEP as usize, stored, u64::MAX);
+            assert_eq!(marks.before(&block, 3 * STEP as usize).is_some(), page < MOST_PAGES as u64);
+        }
+        assert_eq!(marks.pages.get().unwrap().len() as u64, END);
+        assert_eq!(marks.taken.load(Ordering::Relaxed), MOST_PAGES);
+    }
+}
