@@ -28,6 +28,9 @@
 //! not cut off, and what is damaged is an error. Whole means that the checksums are right and that what
 //! they cover makes sense. A guard that is neither 0 nor checked is as good as none.
 //!
+//! Where each read waits for something far away, a reader may begin at the end, and leave out the header when it finds a
+//! whole trailer and footer there: a new major version will end with another magic, too.
+//!
 //! # Section
 //!
 //! | size | field | meaning |

@@ -42,10 +42,25 @@ pub trait ReadAt: Send + Sync {
         None
     }
 
+    /// The same source, where each read waits for something far away.
+    fn as_distant(&self) -> Option<&dyn Distant> {
+        None
+    }
+
     /// True when there are no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// A source that is far away: each read waits, however short it is, and what is read together waits once.
+pub trait Distant: ReadAt {
+    /// Fetches these ranges, so that reads within them do not wait if they come soon; merges them, and asks
+    /// for several at a time. What cannot be fetched is left to the reads, which say why.
+    fn fetch(&self, ranges: &[Range<u64>]);
+
+    /// True for a range of which every byte is at hand.
+    fn has(&self, range: Range<u64>) -> bool;
 }
 
 /// Finds the other files that a file names: an external dictionary, the parts
@@ -119,6 +134,9 @@ macro_rules! read_at_by_deref {
             }
             fn as_bytes(&self) -> Option<&[u8]> {
                 (**self).as_bytes()
+            }
+            fn as_distant(&self) -> Option<&dyn Distant> {
+                (**self).as_distant()
             }
         }
     )*};
@@ -229,6 +247,25 @@ impl<S: ReadAt> ReadAt for Span<S> {
     }
     fn as_bytes(&self) -> Option<&[u8]> {
         self.source.as_bytes()?.get(self.range.start as usize..self.range.end as usize)
+    }
+    fn as_distant(&self) -> Option<&dyn Distant> {
+        self.source.as_distant().map(|_| self as &dyn Distant)
+    }
+}
+
+impl<S: ReadAt> Distant for Span<S> {
+    fn fetch(&self, ranges: &[Range<u64>]) {
+        let inner = |at: u64| self.range.start.saturating_add(at).min(self.range.end);
+        let ranges: Vec<Range<u64>> =
+            ranges.iter().map(|range| inner(range.start)..inner(range.end)).collect();
+        if let Some(source) = self.source.as_distant() {
+            source.fetch(&ranges);
+        }
+    }
+
+    fn has(&self, range: Range<u64>) -> bool {
+        let start = self.range.start;
+        self.source.as_distant().is_some_and(|s| s.has(start + range.start..start + range.end))
     }
 }
 

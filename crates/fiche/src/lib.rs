@@ -55,7 +55,7 @@ pub mod testing;
 mod wire;
 
 pub use error::{Error, Place, Result};
-pub use io::{Cursor, FileSource, InFolder, ReadAt, Resolve, Span};
+pub use io::{Cursor, Distant, FileSource, InFolder, ReadAt, Resolve, Span};
 pub use new_file::NewFile;
 pub use pages::{Dst, Src};
 pub use wire::Digest;

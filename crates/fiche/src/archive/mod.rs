@@ -26,6 +26,7 @@
 //! # Ok::<(), fiche::Error>(())
 //! ```
 
+mod ahead;
 mod append;
 mod compress;
 mod content;
@@ -65,6 +66,7 @@ pub use record::Record;
 pub use recover::Recovered;
 
 pub use restore::{Failure, Restore, Restored};
+pub use shared::DictionaryCache;
 pub use stream::Stream;
 pub use verify::{Damage, Report};
 pub use writer::Writer;

@@ -5,11 +5,12 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use crate::archive::ahead::BATCH;
 use crate::archive::decode::{Decoding, decode_block, has_point_reads, place, reach};
 use crate::archive::format::{ChapterRef, Footer};
 use crate::archive::marks::Marks;
 use crate::archive::record::Record;
-use crate::archive::shared::{Known, Shared};
+use crate::archive::shared::{DictionaryCache, Known, Shared};
 use crate::archive::stream::Stream;
 use crate::blocks::{Block, Table};
 use crate::cache::Cache;
@@ -68,6 +69,13 @@ impl OpenOptions {
         self
     }
 
+    /// Where dictionaries are kept that were loaded once.
+    #[must_use]
+    pub fn dictionary_cache(mut self, cache: Arc<dyn DictionaryCache>) -> OpenOptions {
+        self.known.cache = Some(cache);
+        self
+    }
+
     pub(super) fn known(&self) -> &Known {
         &self.known
     }
@@ -77,6 +85,12 @@ impl OpenOptions {
     /// # Errors
     /// Those of [`Reader::open`].
     pub fn open(&self, source: Arc<dyn ReadAt>) -> Result<Reader> {
+        if source.as_distant().is_some()
+            && let Ok((section, footer)) = read_footer(&source, source.len())
+        {
+            // The end says all that is needed of the beginning, which would be waited for.
+            return Ok(Reader::new(source.clone(), source.len(), section, footer, self));
+        }
         let header = envelope::read_header(&source, Container::Archive)?;
         let whole = read_footer(&source, source.len());
         // A guard that is set tells of an append that was cut off (or goes on): then the
@@ -168,6 +182,8 @@ struct Window {
     bytes: Vec<u8>,
     pos: u64,
     len: usize,
+    /// Where the stored bytes end that were fetched from far away.
+    fetched: u64,
 }
 
 impl Window {
@@ -197,6 +213,13 @@ impl Window {
                 self.bytes.resize(wanted as usize, 0);
             }
             self.len = 0;
+            if until > block.pos + FETCH
+                && block.pos + wanted > self.fetched
+                && let Some(distant) = source.as_distant()
+            {
+                self.fetched = until.min(block.pos + BATCH);
+                distant.fetch(&[block.pos..self.fetched]);
+            }
             source.read_at(block.pos, &mut self.bytes[..wanted as usize])?;
             (self.pos, self.len) = (block.pos, wanted as usize);
         }
@@ -307,9 +330,11 @@ impl Reader {
     /// [`Error::NotFound`] with the nearest name, and those of [`find`](Reader::find).
     pub fn entry_of(&self, name: impl AsRef<[u8]>) -> Result<(u64, Entry)> {
         let name = name.as_ref();
+        // From far away all names would take longer than the suggestion is worth.
+        let is_near = self.inner.source.as_distant().is_none();
         self.find(name)?.ok_or_else(|| Error::NotFound {
             name: String::from_utf8_lossy(name).into_owned(),
-            nearest: self.inner.index.nearest(name),
+            nearest: is_near.then(|| self.inner.index.nearest(name)).flatten(),
         })
     }
 
@@ -443,7 +468,7 @@ impl Reader {
     fn scratch(&self) -> Box<Scratch> {
         let mut free = self.inner.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let mut scratch = free.pop().unwrap_or_default();
-        scratch.window.len = 0;
+        (scratch.window.len, scratch.window.fetched) = (0, 0);
         scratch
     }
 
@@ -453,6 +478,11 @@ impl Reader {
 }
 
 impl Inner {
+    /// True for a chapter whose table was loaded.
+    pub fn has_table(&self, i: usize) -> bool {
+        self.tables[i].get().is_some()
+    }
+
     /// The table of chapter `i`, loaded when it is first asked for.
     pub fn table(&self, i: usize) -> Result<&Table> {
         let cell = &self.tables[i];
@@ -559,6 +589,7 @@ impl Inner {
     }
 
     fn read(&self, range: Range<u64>, mut buf: &mut [u8], scratch: &mut Scratch) -> Result<()> {
+        self.fetch(&[range.start..range.end.min(range.start + BATCH)]);
         let mut offset = range.start;
         while offset < range.end {
             self.marks.ask(offset);
@@ -644,7 +675,11 @@ impl ReadAt for Reader {
         let mut active: Vec<usize> = Vec::new();
         let mut next = 0;
         let mut offset = 0;
+        let mut fetched = 0;
         while next < order.len() || !active.is_empty() {
+            if next >= fetched && self.inner.source.as_distant().is_some() {
+                fetched = next + self.fetch_some(&order[next..], reads);
+            }
             if active.is_empty() {
                 offset = reads[order[next]].0;
             }
@@ -686,6 +721,21 @@ impl ReadAt for Reader {
 }
 
 impl Reader {
+    /// Fetches what the first of these reads need, in order; how many these are.
+    fn fetch_some(&self, order: &[usize], reads: &[(u64, &mut [u8])]) -> usize {
+        let (mut some, mut sum) = (Vec::new(), 0);
+        for &i in order {
+            let (offset, len) = (reads[i].0, reads[i].1.len() as u64);
+            if sum + len > BATCH && sum > 0 {
+                break;
+            }
+            some.push(offset..offset + len.min(BATCH));
+            sum += len;
+        }
+        self.inner.fetch(&some);
+        some.len()
+    }
+
     /// Where the stored bytes end that should be fetched together with `block`:
     /// as far as these reads, and those that `later` lists in order, need block
     /// after block without a gap.

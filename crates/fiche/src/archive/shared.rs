@@ -30,11 +30,40 @@ use crate::wire::Digest;
 /// reader knows.
 const LEADS_ELSEWHERE: Error = Error::Corrupt { what: "chapter table", at: Place::Pos(0) };
 
+/// Keeps dictionaries that were loaded, by their digests, for archives that are opened later: where to load
+/// one costs more than to keep it.
+pub trait DictionaryCache: Send + Sync {
+    /// True for one that is kept.
+    fn has(&self, digest: &Digest) -> bool;
+
+    /// The dictionary of this digest, if it is kept and whole.
+    fn get(&self, digest: &Digest) -> Option<Arc<Dictionary>>;
+
+    /// Keeps one, if there is room.
+    fn put(&self, dictionary: &Arc<Dictionary>);
+}
+
 /// Where dictionaries may be that are not in the archive.
 #[derive(Clone, Default)]
 pub(super) struct Known {
     pub dictionaries: Vec<Arc<Dictionary>>,
     pub resolve: Option<Arc<dyn Resolve>>,
+    pub cache: Option<Arc<dyn DictionaryCache>>,
+}
+
+impl Known {
+    /// True for a dictionary that is at hand or kept.
+    fn has(&self, digest: &Digest) -> bool {
+        self.dictionaries.iter().any(|known| known.digest() == *digest)
+            || self.cache.as_ref().is_some_and(|cache| cache.has(digest))
+    }
+
+    fn get(&self, digest: &Digest) -> Option<Arc<Dictionary>> {
+        let known = self.dictionaries.iter().find(|known| known.digest() == *digest);
+        // What is kept is what it was kept as, or damaged.
+        let kept = || self.cache.as_ref()?.get(digest).filter(|kept| kept.digest() == *digest);
+        known.cloned().or_else(kept)
+    }
 }
 
 /// The dictionaries and models of an archive.
@@ -292,23 +321,29 @@ impl Shared {
         let load = || -> Result<Arc<Dictionary>> {
             let description = self.description(place)?.ok_or(LEADS_ELSEWHERE)?;
             let digest = description.digest;
-            let known = &self.known.dictionaries;
-            if let Some(dictionary) = known.iter().find(|known| known.digest() == digest) {
-                return Ok(dictionary.clone());
+            if let Some(dictionary) = self.known.get(&digest) {
+                return Ok(dictionary);
             }
             let missing = Error::Missing { what: "dictionary", digest };
-            match (&description.name, &self.known.resolve) {
+            let dictionary = match (&description.name, &self.known.resolve) {
                 (None, _) => {
+                    self.fetch(&description.pieces);
                     let kind = Kind::DictionaryPiece;
-                    description.dictionary(&|at| self.load(at, kind)).map(Arc::new)
+                    description.dictionary(&|at| self.load(at, kind)).map(Arc::new)?
                 }
-                (Some(_), None) => Err(missing),
+                (Some(_), None) => return Err(missing),
                 (Some(name), Some(resolve)) => {
                     let dictionary = Dictionary::read_from(&resolve.open(name, &digest)?)?;
-                    let is_it = dictionary.digest() == digest;
-                    if is_it { Ok(Arc::new(dictionary)) } else { Err(missing) }
+                    if dictionary.digest() != digest {
+                        return Err(missing);
+                    }
+                    Arc::new(dictionary)
                 }
+            };
+            if let Some(cache) = &self.known.cache {
+                cache.put(&dictionary);
             }
+            Ok(dictionary)
         };
         slot.dictionary.get(load)
     }
@@ -325,11 +360,33 @@ impl Shared {
         let Some(place) = coded.dictionary else { return Ok(()) };
         let (slot, description) = (self.slot(place)?, self.description(place)?);
         let description = description.ok_or(LEADS_ELSEWHERE)?;
-        let is_known = || self.known.dictionaries.iter().any(|d| d.digest() == description.digest);
+        let is_known = || self.known.has(&description.digest);
         if slot.dictionary.cell.get().is_none() && description.name.is_none() && !is_known() {
             found.extend(description.pieces.iter().map(|piece| piece.pos..piece.end()));
         }
         Ok(())
+    }
+
+    /// Where sections are far away: fetches them at once.
+    fn fetch(&self, sections: &[SectionRef]) {
+        if let Some(distant) = self.source.as_distant() {
+            let ranges: Vec<Range<u64>> = sections.iter().map(|at| at.pos..at.end()).collect();
+            distant.fetch(&ranges);
+        }
+    }
+
+    /// Where nothing that is shared was loaded yet: a range of the file in which all of it most probably
+    /// lies that was written before the first block. The pieces of a dictionary are before what describes
+    /// them, so this is from the beginning on; without them where dictionaries are kept elsewhere.
+    pub fn front(&self, first_table: u64) -> Option<Range<u64>> {
+        /// What is not needed is not fetched in the hope that it is.
+        const MOST: u64 = 64 << 20;
+        let near = || self.slots.iter().filter(|slot| slot.found.at.end() <= first_table);
+        let (first, last) = (near().next()?, near().next_back()?);
+        let is_loaded = near().any(|slot| slot.item.cell.get().is_some());
+        let start = if self.known.cache.is_some() { first.found.at.pos } else { 0 };
+        let range = start..last.found.at.end();
+        (!is_loaded && range.end - range.start <= MOST).then_some(range)
     }
 
     /// What a block that is coded so is decoded with.

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::ops::Range;
 
 use crate::archive::Reader;
+use crate::archive::ahead::BATCH;
 use crate::error::Result;
 use crate::io::ReadAt;
 use crate::parallel::Pipeline;
@@ -41,6 +42,8 @@ pub struct Stream {
     pipeline: Pipeline<(Range<u64>, Vec<u8>), Piece>,
     ranges: Box<dyn Iterator<Item = Range<u64>> + Send>,
     now: Range<u64>,
+    /// Where the content ends that was fetched from far away.
+    fetched: u64,
     spare: Vec<Vec<u8>>,
     ready: VecDeque<Piece>,
 }
@@ -60,15 +63,22 @@ impl Stream {
             }
         });
         let (ranges, now) = (Box::new(ranges), 0..0);
-        Stream { reader, pipeline, ranges, now, spare: Vec::new(), ready: VecDeque::new() }
+        let (spare, ready) = (Vec::new(), VecDeque::new());
+        Stream { reader, pipeline, ranges, now, fetched: 0, spare, ready }
     }
 
     /// The next piece of the ranges: it ends where a block ends, if it can.
     fn next_range(&mut self) -> Option<Range<u64>> {
         while self.now.start >= self.now.end {
             self.now = self.ranges.next()?;
+            self.fetched = self.now.start;
         }
         let start = self.now.start;
+        if start >= self.fetched {
+            // Pieces one by one would wait one by one.
+            self.fetched = self.now.end.min(start + BATCH);
+            self.reader.inner().fetch(std::slice::from_ref(&(start..self.fetched)));
+        }
         let mut end = self.now.end.min(start.saturating_add(PIECE_LEN));
         if end < self.now.end
             && let Ok(block) = self.reader.inner().block_at(end - 1)

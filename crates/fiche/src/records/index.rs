@@ -48,6 +48,8 @@ pub(crate) struct Index {
     cache: Cache<(Loaded, Parsed)>,
 }
 
+/// Sections of the index that are fetched at once from far away.
+const GROUP: usize = 64;
 /// Bytes that parsed sections of the index may take in memory.
 const INDEX_CACHE: u64 = 16 << 20;
 
@@ -127,22 +129,38 @@ impl Index {
         }
     }
 
-    /// The page of records that holds this number, and the number of its first one.
-    fn page_of(&self, number: u64) -> Result<Option<(Shared, u64)>> {
+    /// The page of records that holds this number, and the number of its first one. To `go_on` says that
+    /// those behind it will be asked for.
+    fn page_of(&self, number: u64, go_on: bool) -> Result<Option<(Shared, u64)>> {
         let i = self.trees.partition_point(|t| t.tree.first + t.tree.count <= number);
         let Some(RecordTree { tree, .. }) = self.trees.get(i).filter(|t| t.tree.first <= number)
         else {
             return Ok(None);
         };
         let (page, here) = self.descend(tree, SectionKind::RecordPage, |children| {
-            children.partition_point(|c| c.first <= number).saturating_sub(1)
+            let i = children.partition_point(|c| c.first <= number).saturating_sub(1);
+            if go_on {
+                // In groups, of which each is fetched once.
+                self.fetch(&children[i..children.len().min((i + 1).next_multiple_of(GROUP))]);
+            }
+            i
         })?;
         Ok(Some((page, here.first)))
     }
 
+    /// Where sections are far away: fetches these, unless the first was loaded.
+    fn fetch(&self, children: &[Child]) {
+        if let (Some(distant), Some(first)) = (self.source.as_distant(), children.first())
+            && self.cache.get(first.at.pos).is_none()
+        {
+            let sections = children.iter().map(|child| child.at.pos..child.at.end());
+            distant.fetch(&sections.collect::<Vec<_>>());
+        }
+    }
+
     /// The record of this number, if there is one.
     pub fn get(&self, number: u64) -> Result<Option<Entry>> {
-        let Some((page, first)) = self.page_of(number)? else { return Ok(None) };
+        let Some((page, first)) = self.page_of(number, false)? else { return Ok(None) };
         let Parsed::Page(entries) = &page.1 else { return Ok(None) };
         Ok(entries.get((number - first) as usize).cloned())
     }
@@ -205,7 +223,7 @@ impl Index {
             Names::Absent => {}
             Names::Unknown => {
                 // Of a recovered page, which is small.
-                match self.page_of(records.tree.first) {
+                match self.page_of(records.tree.first, false) {
                     Ok(Some((page, first))) => {
                         let Parsed::Page(entries) = &page.1 else { return named };
                         let mut names: Vec<(Vec<u8>, u64)> = entries
@@ -422,7 +440,7 @@ impl Iterator for Entries<'_> {
             if number >= self.index.len() {
                 return None;
             }
-            match self.index.page_of(number) {
+            match self.index.page_of(number, true) {
                 Ok(Some((page, first))) => self.page = Some((page, first)),
                 Ok(None) => {
                     // A gap in a recovered file: the next tree goes on.
