@@ -227,6 +227,11 @@ impl Builder {
     }
 }
 
+/// True for a record that is found by its number: items, and what has content but no name.
+fn has_number(entry: &Entry) -> bool {
+    entry.kind == Kind::Item || entry.name.is_empty() && entry.kind.has_content()
+}
+
 impl Tree {
     /// Looks at all records. With `is_plain` the whole of the archive is one file of this name.
     pub fn new(reader: Reader, plain: Option<&[u8]>, log: &dyn Fn(String)) -> Result<Tree> {
@@ -252,7 +257,7 @@ impl Tree {
                     continue;
                 }
                 others = true;
-                if entry.name.is_empty() {
+                if has_number(&entry) {
                     items = true;
                 } else if !builder.record(number, &entry) {
                     log(format!(
@@ -344,13 +349,13 @@ impl Tree {
         (!range.is_empty() && (depth > 0 || part == 0)).then_some(range)
     }
 
-    /// A record that is in a numbered folder: all that have content.
+    /// A record that is in a numbered folder.
     fn numbered(&self, number: u64) -> Result<Option<Entry>> {
         if number >= self.reader.records() {
             return Ok(None);
         }
         let entry = self.reader.entry(number)?;
-        Ok(entry.kind.has_content().then_some(entry))
+        Ok(has_number(&entry).then_some(entry))
     }
 
     /// The same folder as a numbered one, if it is that.
@@ -435,7 +440,7 @@ impl Tree {
                 }
                 let name = self.number_name(number);
                 let behind = number - range.start + 1;
-                let is_shown = entry.kind.has_content();
+                let is_shown = has_number(&entry);
                 if is_shown && !take(Node::Number(number), FileType::File, name.as_bytes(), behind)
                 {
                     break;
