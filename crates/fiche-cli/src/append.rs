@@ -37,6 +37,11 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<(), Failed> {
     // What was not asked for is as the archive has it.
+    if input::url(&args.file).is_some() {
+        return Err(Failed::usage(
+            "an object is never changed: append to the file, and put that in its place",
+        ));
+    }
     let before = input::open(&args.file)?;
     let info = before.info().map_err(|e| Failed::at(&args.file, e))?;
     let mut like = Options::default();

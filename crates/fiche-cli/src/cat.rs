@@ -11,7 +11,7 @@ use crate::dictionary::Given;
 use crate::input::{self, Threads};
 use crate::output::Output;
 use crate::sizes::{self, Part};
-use crate::ui::{Failed, check_stop, say};
+use crate::ui::{self, Failed, check_stop, say};
 
 /// Write any pieces of an archive to standard output
 ///
@@ -36,6 +36,10 @@ pub struct Args {
     /// Replace a file that is there already
     #[arg(long, short)]
     force: bool,
+    /// Instead of reading, say which bytes of the file would be fetched: START-END and how many, one range
+    /// to a line
+    #[arg(long, conflicts_with = "keep_going")]
+    plan: bool,
     /// Go on after damage: what is lost is written as zeros, and listed on standard error
     #[arg(long)]
     keep_going: bool,
@@ -69,6 +73,9 @@ pub fn run(args: Args) -> Result<(), Failed> {
         }
     };
     let pieces = pieces(&args, &reader).map_err(at)?;
+    if args.plan {
+        return ui::print(plan(&reader, &pieces).map_err(at)?.as_bytes());
+    }
     let mut output = Output::create(&args.output, args.force)?;
     let mut lost = 0;
     if args.keep_going {
@@ -85,6 +92,17 @@ pub fn run(args: Args) -> Result<(), Failed> {
         0 => Ok(()),
         _ => Err(Failed::said(Error::Corrupt { what: "content", at: fiche::Place::Pos(0) })),
     }
+}
+
+/// Prints what would be fetched; of a sparse record, for all that is stored of it.
+fn plan(reader: &Reader, pieces: &[Piece]) -> fiche::Result<String> {
+    let stored = |piece: &Piece| match piece {
+        Piece::Content(range) => range.clone(),
+        Piece::Sparse(record, _) => record.entry().range.clone(),
+    };
+    let ranges = reader.plan(&pieces.iter().map(stored).collect::<Vec<_>>())?;
+    let line = |r: &Range<u64>| format!("{}-{}  {}\n", r.start, r.end, r.end - r.start);
+    Ok(ranges.iter().map(line).collect())
 }
 
 /// The record that `#N` or a name stands for.

@@ -23,10 +23,16 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<(), Failed> {
     let source = input::source(&args.file)?;
-    if let Ok(dictionary) = Dictionary::read_from(&source) {
-        return dictionary::describe(&args.file, &dictionary, source.len(), args.json);
-    }
-    let reader = input::open(&args.file)?;
+    let options = input::options(&args.file, &dictionary::Given::default())?;
+    let reader = match options.open(source.clone()) {
+        Ok(reader) => reader,
+        Err(error) => match Dictionary::read_from(&source) {
+            Ok(dictionary) => {
+                return dictionary::describe(&args.file, &dictionary, source.len(), args.json);
+            }
+            Err(_) => return Err(Failed::at(&args.file, error)),
+        },
+    };
     let dictionaries = reader.dictionaries().map_err(|e| Failed::at(&args.file, e))?;
     let info = reader.info().map_err(|e| Failed::at(&args.file, e))?;
     let ratio = 100.0 * info.stored_bytes as f64 / info.logical_bytes.max(1) as f64;

@@ -13,22 +13,79 @@ use crate::sizes;
 use crate::source::Source;
 use crate::ui::Failed;
 
-/// The file as a source.
+/// The URL that this is, if it is one.
+pub fn url(path: &Path) -> Option<&str> {
+    path.to_str().filter(|text| text.contains("://"))
+}
+
+/// The file as a source, or the object of a URL.
 pub fn source(path: &Path) -> Result<Arc<dyn ReadAt>, Failed> {
-    Ok(Arc::new(FileSource::open(path).map_err(|e| Failed::at(path, e))?))
+    match url(path) {
+        Some(url) => remote::source(url).map_err(|e| Failed::at(path, e)),
+        None => Ok(Arc::new(FileSource::open(path).map_err(|e| Failed::at(path, e))?)),
+    }
 }
 
 /// How the archive in this file is read: dictionaries that it names are beside it.
 pub fn options(path: &Path, given: &Given) -> Result<OpenOptions, Failed> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = InFolder::new(folder.unwrap_or(Path::new(".")));
-    let options = OpenOptions::default().resolve(Arc::new(folder));
+    let options = match url(path) {
+        Some(url) => remote::options(url).map_err(|e| Failed::at(path, e))?,
+        None => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = InFolder::new(folder.unwrap_or(Path::new(".")));
+            OpenOptions::default().resolve(Arc::new(folder))
+        }
+    };
     Ok(given.load()?.into_iter().fold(options, OpenOptions::dictionary))
 }
 
 /// The archive in this file.
 pub fn open(path: &Path) -> Result<Reader, Failed> {
     options(path, &Given::default())?.open(source(path)?).map_err(|e| Failed::at(path, e))
+}
+
+#[cfg(feature = "remote")]
+mod remote {
+    use std::sync::Arc;
+
+    use fiche::ReadAt;
+    use fiche::archive::OpenOptions;
+    use fiche_remote::{Beside, Options};
+
+    /// The object of this URL.
+    pub fn source(url: &str) -> fiche::Result<Arc<dyn ReadAt>> {
+        Ok(Arc::new(Options::from_env()?.open(url)?))
+    }
+
+    /// Dictionaries are beside the archive, and kept where what is fetched is.
+    pub fn options(url: &str) -> fiche::Result<OpenOptions> {
+        let remote = Options::from_env()?;
+        let options = OpenOptions::default().resolve(Arc::new(Beside::new(url, remote.clone())));
+        Ok(match remote.kept() {
+            Some(folder) => options.dictionary_cache(folder.clone()),
+            None => options,
+        })
+    }
+}
+
+#[cfg(not(feature = "remote"))]
+mod remote {
+    use std::sync::Arc;
+
+    use fiche::archive::OpenOptions;
+    use fiche::{Error, ReadAt, Result};
+
+    fn left_out<T>() -> Result<T> {
+        Err(Error::Invalid { what: "this build of fiche leaves out reading by URL".into() })
+    }
+
+    pub fn source(_: &str) -> Result<Arc<dyn ReadAt>> {
+        left_out()
+    }
+
+    pub fn options(_: &str) -> Result<OpenOptions> {
+        left_out()
+    }
 }
 
 /// How blocks are made.

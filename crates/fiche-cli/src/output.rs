@@ -39,6 +39,9 @@ impl Output {
             }
             _ => {}
         }
+        if crate::input::url(path).is_some() {
+            return Err(Failed::usage("what is written goes to a file, not to a URL"));
+        }
         let file = NewFile::create(path, force)?;
         ui::set_aside(Some(file.aside().to_path_buf()));
         Ok(Output::Aside(file))

@@ -65,6 +65,12 @@ impl Failed {
     pub fn tell(&self) {
         match &self.file {
             _ if self.said => {}
+            // What went wrong far away says where.
+            Some(file)
+                if crate::input::url(file).is_some() && self.error.to_string().contains("://") =>
+            {
+                say!("{}", self.error);
+            }
             Some(file) => say!("{}: {}", file.display(), self.error),
             None => say!("{}", self.error),
         }
