@@ -24,6 +24,7 @@ need c++ g++
 need mount mount
 need fusermount3 fuse3
 need kill procps
+need nginx nginx
 need "$python" python3
 
 if [ ! -x "$venv/bin/python" ] && command -v "$python" >/dev/null 2>&1; then
@@ -43,7 +44,7 @@ if [ "${3:-}" = peers ]; then
     need squashfuse squashfuse
     need mkfs.erofs erofs-utils
     for module in indexed_gzip rapidgzip; do
-        "$venv/bin/python" -c "import $module" 2>/dev/null ||
+        "$venv/bin/python" -c "import ${module%%[*}" 2>/dev/null ||
             "$venv/bin/pip" install --quiet --disable-pip-version-check "$module" ||
             echo "SKIP: the Python module $module could not be installed"
     done
@@ -54,9 +55,9 @@ if [ -x "$venv/bin/python" ]; then
         { echo "SKIP: the Python modules blake3 and zstandard could not be installed"; rm -rf "$venv"; }
 fi
 if [ -x "$venv/bin/python" ]; then
-    modules="fsspec hypothesis mypy numcodecs pandas pyarrow pytest xarray zarr"
+    modules="boto3 fsspec hypothesis moto[server] mypy numcodecs pandas pyarrow pytest xarray zarr"
     for module in $modules; do
-        "$venv/bin/python" -c "import $module" 2>/dev/null ||
+        "$venv/bin/python" -c "import ${module%%[*}" 2>/dev/null ||
             "$venv/bin/pip" install --quiet --disable-pip-version-check "$module" ||
             echo "SKIP: the Python module $module could not be installed"
     done

@@ -66,6 +66,7 @@ pub struct Reader {
     options: OpenOptions,
     cache: u64,
     dicts: Vec<PathBuf>,
+    keep: Option<PathBuf>,
 }
 
 impl Reader {
@@ -74,9 +75,18 @@ impl Reader {
         object: &Bound<'_, PyAny>,
         cache: u64,
         dicts: Vec<PathBuf>,
+        keep: Option<PathBuf>,
     ) -> Result<Reader> {
-        let (source, origin) = source::open(object)?;
+        let (source, origin) = source::open(object, keep.clone())?;
         let mut options = OpenOptions::default().cache(cache);
+        #[cfg(feature = "remote")]
+        if let Origin::Url(url, _) = &origin {
+            let remote = source::remote_options(keep.clone())?;
+            if let Some(folder) = remote.kept() {
+                options = options.dictionary_cache(folder.clone());
+            }
+            options = options.resolve(Arc::new(fiche_remote::Beside::new(url, remote)));
+        }
         if let Origin::Path(path) = &origin {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             let folder = InFolder::new(folder.unwrap_or(".".as_ref()));
@@ -87,7 +97,7 @@ impl Reader {
         }
         let archive = py.detach(|| options.open(source.clone()))?;
         let state = Mutex::new(Some(State { archive, source, forks: forks() }));
-        Ok(Reader { state, origin, options, cache, dicts })
+        Ok(Reader { state, origin, options, cache, dicts, keep })
     }
 
     /// The archive, as it is to be read in this process.
@@ -99,6 +109,18 @@ impl Reader {
                 return Ok(state.archive.clone());
             }
             state.source.clone()
+        };
+        #[cfg(feature = "remote")]
+        let source = match &self.origin {
+            // Connections stay with the process that made them.
+            Origin::Url(url, before) => py.detach(|| {
+                let again = source::remote_options(self.keep.clone())?.open(url)?;
+                match again.tag() == before.tag() {
+                    true => Ok(Arc::new(again) as Arc<dyn ReadAt>),
+                    false => Err(fiche::Error::Changed { what: "the archive" }),
+                }
+            })?,
+            _ => source,
         };
         // Nobody may wait for the lock with that of the interpreter while this reads.
         let archive = py.detach(|| self.options.open(source.clone()))?;
@@ -119,14 +141,26 @@ impl Reader {
 #[pymethods]
 impl Reader {
     #[new]
-    #[pyo3(signature = (source, *, cache = 64 << 20, dicts = Vec::new()))]
+    #[pyo3(signature = (source, *, cache = 64 << 20, dicts = Vec::new(), keep = None))]
     fn new(
         py: Python<'_>,
         source: &Bound<'_, PyAny>,
         cache: u64,
         dicts: Vec<PathBuf>,
+        keep: Option<PathBuf>,
     ) -> Result<Reader> {
-        Reader::open(py, source, cache, dicts)
+        Reader::open(py, source, cache, dicts, keep)
+    }
+
+    /// Of an archive that is read by its URL: how many requests were made so far, and how many bytes came.
+    /// `None` for any other.
+    #[getter]
+    fn fetched(&self) -> Option<(u64, u64)> {
+        match &self.origin {
+            #[cfg(feature = "remote")]
+            Origin::Url(_, remote) => Some(remote.counts()),
+            _ => None,
+        }
     }
 
     fn __len__(&self, py: Python<'_>) -> Result<usize> {
@@ -310,6 +344,8 @@ impl Reader {
         let Ok(archive) = self.archive(py) else { return "<fiche.Reader, closed>".into() };
         let of = match &self.origin {
             Origin::Path(path) => format!(" of {}", path.display()),
+            #[cfg(feature = "remote")]
+            Origin::Url(_, remote) => format!(" of {}", remote.url()),
             Origin::Object(_) => String::new(),
         };
         format!("<fiche.Reader{of}: {} bytes, {} records>", archive.len(), archive.records())
@@ -318,15 +354,20 @@ impl Reader {
     /// By path or object, and with what tells whether that is still the same archive.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyTuple>> {
         let (py, this) = (slf.py(), slf.get());
+        // Behind a fork it is opened again.
+        this.archive(py)?;
         let source = this.source()?;
         let (len, tail) = (source.len(), py.detach(|| tail(&source))?);
         let origin = match &this.origin {
             Origin::Path(path) => std::path::absolute(path)?.into_pyobject(py)?.into_any(),
+            #[cfg(feature = "remote")]
+            Origin::Url(url, _) => pyo3::types::PyString::new(py, url).into_any(),
             Origin::Object(object) => object.bind(py).clone(),
         };
         let dicts: Vec<PathBuf> =
             this.dicts.iter().map(std::path::absolute).collect::<std::io::Result<_>>()?;
-        let arguments = (origin, this.cache, dicts, len, PyBytes::new(py, &tail));
+        let tail = PyBytes::new(py, &tail);
+        let arguments = (origin, this.cache, dicts, len, tail, this.keep.clone());
         let reopen = py.import("fiche._fiche")?.getattr("_reopen")?;
         Ok((reopen, arguments).into_pyobject(py)?)
     }
@@ -341,8 +382,9 @@ pub fn reopen(
     dicts: Vec<PathBuf>,
     len: u64,
     expected: Vec<u8>,
+    keep: Option<PathBuf>,
 ) -> Result<Reader> {
-    let reader = Reader::open(py, source, cache, dicts)?;
+    let reader = Reader::open(py, source, cache, dicts, keep)?;
     let source = reader.source()?;
     if source.len() != len || py.detach(|| tail(&source))? != expected {
         return Err(fiche::Error::Changed { what: "the archive" }.into());

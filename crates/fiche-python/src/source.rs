@@ -1,4 +1,4 @@
-//! What an archive is read from: a path, bytes, or a file object of Python's.
+//! What an archive is read from: a path, a URL, bytes, or a file object of Python's.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,15 +15,28 @@ use crate::error::{Failed, Result, from_python};
 /// Where it came from: what is needed to open it again elsewhere.
 pub enum Origin {
     Path(PathBuf),
+    #[cfg(feature = "remote")]
+    Url(String, Arc<fiche_remote::Remote>),
     Object(Py<PyAny>),
 }
 
-/// A source of what Python calls it. Strings with `://` in them are opened by fsspec.
-pub fn open(object: &Bound<'_, PyAny>) -> Result<(Arc<dyn ReadAt>, Origin)> {
+/// A source of what Python calls it. Strings with `://` in them that are read neither as web servers nor as S3
+/// are opened by fsspec.
+pub fn open(object: &Bound<'_, PyAny>, keep: Option<PathBuf>) -> Result<(Arc<dyn ReadAt>, Origin)> {
     let py = object.py();
     if let Ok(url) = object.cast::<PyString>()
         && url.to_cow()?.contains("://")
     {
+        #[cfg(feature = "remote")]
+        if let url = url.to_cow()?
+            && ["http://", "https://", "s3://", "s3a://"].iter().any(|known| url.starts_with(known))
+        {
+            let url = url.into_owned();
+            let remote = py.detach(|| remote_options(keep)?.open(&url)).map(Arc::new)?;
+            return Ok((remote.clone(), Origin::Url(url, remote)));
+        }
+        #[cfg(not(feature = "remote"))]
+        let _ = keep;
         let fsspec = py.import("fsspec").map_err(|_| {
             Failed::value(format!(
                 "{url}: what is not a file is read by fsspec, which is not installed"
@@ -51,6 +64,19 @@ pub fn open(object: &Bound<'_, PyAny>) -> Result<(Arc<dyn ReadAt>, Origin)> {
     }
     // What may change is copied.
     Ok((Arc::new(Buffer::get(object)?.as_bytes().to_vec()), origin))
+}
+
+/// How objects are read: with what the environment says, and what is fetched kept in this folder.
+#[cfg(feature = "remote")]
+pub fn remote_options(keep: Option<PathBuf>) -> fiche::Result<fiche_remote::Options> {
+    const LIMIT: u64 = 1 << 30;
+    match keep {
+        Some(path) => {
+            let folder = Arc::new(fiche_remote::Folder::new(path, LIMIT)?);
+            Ok(fiche_remote::Options::default().folder(folder))
+        }
+        None => fiche_remote::Options::from_env(),
+    }
 }
 
 /// As `open` says that a file cannot be opened.

@@ -54,12 +54,18 @@ _abc.Mapping.register(Records)
 _os.register_at_fork(after_in_child=_forked)
 
 
-def open(source, *, cache=64 << 20, dicts=()):
+def open(source, *, cache=64 << 20, dicts=(), keep=None):
     """Opens an archive to read from it.
 
-    `source` is a path, a URL (read by fsspec, where that is installed), an object with `read` and
-    `seek`, or the archive itself as bytes. `cache` is how many bytes of decoded blocks are kept for the
-    next read; `dicts` are dictionary files that the archive needs and that are not beside it.
+    `source` is a path, a URL, an object with `read` and `seek`, or the archive itself as bytes. `cache` is
+    how many bytes of decoded blocks are kept for the next read; `dicts` are dictionary files that the archive
+    needs and that are not beside it.
+
+    URLs of web servers and of S3 are read by ranges, in parallel where a call needs several: prefer
+    `read_many` to many calls. The object is pinned: one that is replaced while it is read is a `ChangedError`. Credentials for
+    S3 are those of the environment or of ~/.aws. What is fetched is kept in the folder `keep`, up to
+    1 GiB, or that of the variable FICHE_CACHE, for whoever reads the same later. Other URLs are read by fsspec, where that
+    is installed.
 
     Reads the end of the file and nothing else yet. The reader may be used from many threads at
     once, pickled, and used behind a fork; a file object has one position, and so only one thread
@@ -73,7 +79,7 @@ def open(source, *, cache=64 << 20, dicts=()):
     ...
     FileNotFoundError: [Errno 2] No such file or directory: 'no/such/file'
     """
-    return Reader(source, cache=cache, dicts=list(dicts))
+    return Reader(source, cache=cache, dicts=list(dicts), keep=keep)
 
 
 def pack(

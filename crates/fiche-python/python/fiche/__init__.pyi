@@ -144,7 +144,10 @@ class Reader:
         *,
         cache: int = ...,
         dicts: Sequence[StrPath] = ...,
+        keep: StrPath | None = None,
     ) -> Self: ...
+    @property
+    def fetched(self) -> tuple[int, int] | None: ...
     def __len__(self) -> int: ...
     @overload
     def __getitem__(self, key: int, /) -> int: ...
@@ -269,6 +272,7 @@ def open(
     *,
     cache: int = ...,
     dicts: Iterable[StrPath] = (),
+    keep: StrPath | None = None,
 ) -> Reader: ...
 def pack(
     input: StrPath | Sequence[StrPath] | Mapping[str, ReadableBuffer] | Mapping[bytes, ReadableBuffer],
