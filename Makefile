@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV = target/venv
 
-.PHONY: demo test install lint unit features second-reader python fuzz soak bench bench-rlz bench-archive bench-advise bench-counts bless clean
+.PHONY: demo test install lint unit features second-reader python wheel fuzz soak bench bench-rlz bench-archive bench-advise bench-remote bench-counts bless clean
 
 demo:
 	cargo build --release -p fiche-cli
@@ -29,6 +29,7 @@ unit:
 features:
 	cargo test --quiet -p fiche --no-default-features --test conformance --test model
 	cargo clippy --quiet -p fiche --no-default-features -- -D warnings
+	cargo clippy --quiet -p fiche-cli --no-default-features -- -D warnings
 
 # A reader written from docs/format.md alone, on the golden files.
 second-reader:
@@ -50,11 +51,19 @@ python:
 	        --allowlist crates/fiche-python/tests/stubtest-allowlist.txt; \
 	else echo "SKIP: the Python package: no Python environment"; fi
 
+# A wheel for every Linux with glibc 2.28 or newer, in target/wheels.
+wheel:
+	@sh tests/install.sh $(PYTHON) $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check maturin ziglang
+	PATH="$$PWD/$(VENV)/bin:$$PATH" maturin build --release --zig --compatibility manylinux_2_28 -o target/wheels
+
 fuzz:
 	fuzz/run.sh $(or $(SECONDS),60)
 
 # What takes long: hours of fuzzing, many more random cases.
 soak:
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check torch
+	$(VENV)/bin/python -m pytest -q -rs crates/fiche-python/tests/test_torch.py
 	PROPTEST_CASES=20000 cargo test --release -p fiche
 	fuzz/run.sh 3600
 
@@ -77,6 +86,13 @@ bench-archive:
 # of files.
 bench-advise:
 	cargo run --release --quiet -p fiche-bench -- advise $(DATA) -o crates/fiche-bench/results/advice
+
+# Files of a folder, DATA, on a server that is 20 ms away: requests, bytes and time.
+bench-remote:
+	@sh tests/install.sh $(PYTHON) $(VENV) peers
+	cargo build --release --quiet -p fiche-cli
+	FICHE_PYTHON=$(VENV)/bin/python cargo run --release --quiet -p fiche-bench -- remote $(ARGS) $(DATA) \
+	    -o crates/fiche-bench/results
 
 bench-counts:
 	cargo run --release --quiet -p fiche-bench -- counts $(DATA) -o crates/fiche-bench/results/counts

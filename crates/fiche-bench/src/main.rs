@@ -18,6 +18,7 @@ mod model;
 mod paper;
 #[path = "../../fiche-cli/src/plot.rs"]
 mod plot;
+mod remote;
 mod report;
 mod worker;
 
@@ -36,6 +37,8 @@ enum Command {
     Archive(archive::Args),
     /// The same reads from Rust, from Python and in a mounted folder, beside SquashFS
     Faces(archive::Args),
+    /// Files of an archive on a web server, beside others that read a piece of one
+    Remote(remote::Args),
     /// What `fiche advise` foretells, beside what comes of it
     Advise(advise::Args),
     /// Instructions of reading a block, counted by Valgrind
@@ -55,6 +58,7 @@ fn main() -> std::process::ExitCode {
             args.faces = true;
             archive::run(&args)
         }
+        Command::Remote(args) => remote::run(&args),
         Command::Advise(args) => advise::run(&args),
         Command::Counts(args) => counts::run(&args),
         Command::CountWorker(args) => counts::work(&args),

@@ -60,7 +60,7 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Ranges up to 16 KiB apart are fetched as one, 16 at a time; the first request fetches 64 KiB; 64 MiB are
+    /// Ranges up to 16 KiB apart are fetched as one, 32 at a time; the first request fetches 64 KiB; 64 MiB are
     /// kept in memory and nothing on disk; a server that sends nothing for 20 seconds is asked again, up to
     /// 4 times.
     fn default() -> Options {
@@ -69,7 +69,7 @@ impl Default for Options {
             tail: 64 << 10,
             part: 8 << 20,
             memory: 64 << 20,
-            parallel: 16,
+            parallel: 32,
             timeout: Duration::from_secs(20),
             retries: 4,
             folder: None,

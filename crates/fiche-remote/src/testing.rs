@@ -27,11 +27,12 @@ pub enum Fault {
 
 #[derive(Default)]
 struct State {
-    objects: HashMap<String, (Vec<u8>, Option<String>)>,
+    objects: HashMap<String, (Arc<Vec<u8>>, Option<String>)>,
     asked: Vec<(String, Option<Range<u64>>)>,
     fault: Fault,
     ignores_match: bool,
     delay: Duration,
+    rate: Option<u64>,
     answered: u64,
 }
 
@@ -68,7 +69,7 @@ impl Server {
     /// Puts an object there, or another one in its place, with this entity tag. Returns its URL.
     pub fn put(&self, name: &str, bytes: Vec<u8>, tag: Option<&str>) -> String {
         let tag = tag.map(str::to_owned);
-        self.state().objects.insert(format!("/{name}"), (bytes, tag));
+        self.state().objects.insert(format!("/{name}"), (Arc::new(bytes), tag));
         format!("http://{}/{name}", self.address)
     }
 
@@ -87,6 +88,11 @@ impl Server {
         self.state().delay = delay;
     }
 
+    /// Sends so many bytes in a second, on each connection.
+    pub fn rate(&self, bytes: u64) {
+        self.state().rate = Some(bytes.max(1));
+    }
+
     /// What was asked for since the last time: names, and ranges of bytes.
     #[must_use]
     pub fn asked(&self) -> Vec<(String, Option<Range<u64>>)> {
@@ -96,6 +102,8 @@ impl Server {
 
 /// Answers requests until the other side has no more.
 fn serve(stream: &TcpStream, state: &Mutex<State>) {
+    // Head and body are two writes.
+    let _ = stream.set_nodelay(true);
     let mut lines = BufReader::new(stream).lines();
     loop {
         let mut head = Vec::new();
@@ -113,7 +121,8 @@ fn serve(stream: &TcpStream, state: &Mutex<State>) {
                 key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
             })
         };
-        let is_done = answer(stream, state, path, header("range"), header("if-match"));
+        let is_head = head[0].starts_with("HEAD ");
+        let is_done = answer(stream, state, (path, is_head), header("range"), header("if-match"));
         if is_done.is_none() {
             let _ = stream.shutdown(std::net::Shutdown::Both);
             return;
@@ -125,12 +134,12 @@ fn serve(stream: &TcpStream, state: &Mutex<State>) {
 fn answer(
     mut stream: &TcpStream,
     state: &Mutex<State>,
-    path: &str,
+    (path, is_head): (&str, bool),
     range: Option<String>,
     matching: Option<String>,
 ) -> Option<()> {
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-    let (delay, fault) = (state.delay, state.fault);
+    let (delay, rate, fault) = (state.delay, state.rate, state.fault);
     state.answered += 1;
     let is_third = state.answered.is_multiple_of(3);
     let found = state.objects.get(path).cloned();
@@ -143,7 +152,9 @@ fn answer(
             Err(_) => Some(len - len.min(end.parse::<u64>().ok()?)..len),
         }
     });
-    state.asked.push((path.to_owned(), range.clone()));
+    // Of a head nothing is sent.
+    let sent = if is_head { Some(0..0) } else { range.clone() };
+    state.asked.push((path.to_owned(), sent));
     drop(state);
     std::thread::sleep(delay);
     let plain = |mut stream: &TcpStream, status: &str| {
@@ -178,8 +189,11 @@ fn answer(
     if let Some(tag) = tag {
         head += &format!("ETag: {tag}\r\n");
     }
-    head += "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n";
+    head += "Accept-Ranges: bytes\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n";
     stream.write_all(head.as_bytes()).ok()?;
+    if is_head {
+        return Some(());
+    }
     let half = part.len() / 2;
     match fault {
         Fault::Cuts if is_third => {
@@ -191,6 +205,15 @@ fn answer(
             std::thread::sleep(Duration::from_secs(60));
             None
         }
-        _ => stream.write_all(part).ok(),
+        _ => {
+            // In pieces, each when it would be there.
+            for piece in part.chunks(64 << 10) {
+                if let Some(rate) = rate {
+                    std::thread::sleep(Duration::from_secs_f64(piece.len() as f64 / rate as f64));
+                }
+                stream.write_all(piece).ok()?;
+            }
+            Some(())
+        }
     }
 }

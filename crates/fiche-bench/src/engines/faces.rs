@@ -8,7 +8,7 @@ use super::{command, process};
 use crate::engine::{Corpus, Engine, Opened, Result};
 
 /// The command beside this program.
-fn fiche() -> Result<String> {
+pub fn fiche() -> Result<String> {
     let path = std::env::current_exe()?.with_file_name("fiche");
     let path = std::env::var("FICHE_COMMAND").unwrap_or(path.to_string_lossy().into_owned());
     match Path::new(&path).exists() {

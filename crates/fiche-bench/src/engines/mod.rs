@@ -1,11 +1,11 @@
 //! The engines, each by the name that stands in the results.
 
 mod bare;
-mod faces;
+pub mod faces;
 mod fiche_archive;
 mod mounted;
 mod plain;
-mod process;
+pub mod process;
 mod zstd_dictionary;
 mod zstd_seekable;
 

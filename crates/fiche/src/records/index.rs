@@ -1,6 +1,7 @@
 //! Finds records by number and name, and goes through them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Entry;
 use super::page::parse_page;
@@ -46,16 +47,20 @@ pub(crate) struct Index {
     source: Arc<dyn ReadAt>,
     trees: Vec<RecordTree>,
     cache: Cache<(Loaded, Parsed)>,
+    /// How often a section was not there that is far away.
+    waits: AtomicUsize,
 }
 
 /// Sections of the index that are fetched at once from far away.
 const GROUP: usize = 64;
+/// Who has waited for so many of them most probably waits for more.
+const FEW: usize = 4;
 /// Bytes that parsed sections of the index may take in memory.
 const INDEX_CACHE: u64 = 16 << 20;
 
 impl Index {
     pub fn new(source: Arc<dyn ReadAt>, trees: Vec<RecordTree>) -> Index {
-        Index { source, trees, cache: Cache::new(INDEX_CACHE) }
+        Index { source, trees, cache: Cache::new(INDEX_CACHE), waits: AtomicUsize::new(0) }
     }
 
     pub fn trees(&self) -> &[RecordTree] {
@@ -102,6 +107,7 @@ impl Index {
         &self,
         tree: &Tree,
         leaf: SectionKind,
+        go_on: bool,
         choose: impl Fn(&[Child]) -> usize,
     ) -> Result<(Shared, Child)> {
         let mut here = tree.as_child();
@@ -110,7 +116,9 @@ impl Index {
             let parsed = self.load(here.at, level, leaf, here.first)?;
             let count = match &parsed.1 {
                 Parsed::Node(children) => {
-                    let child = &children[choose(children)];
+                    let i = choose(children);
+                    self.fetch(children, i, go_on);
+                    let child = &children[i];
                     let sum: u64 = children.iter().map(|c| c.count).sum();
                     if sum != here.count || level == 0 {
                         return Err(Error::Corrupt { what: "node", at: Place::Pos(here.at.pos) });
@@ -137,24 +145,25 @@ impl Index {
         else {
             return Ok(None);
         };
-        let (page, here) = self.descend(tree, SectionKind::RecordPage, |children| {
-            let i = children.partition_point(|c| c.first <= number).saturating_sub(1);
-            if go_on {
-                // In groups, of which each is fetched once.
-                self.fetch(&children[i..children.len().min((i + 1).next_multiple_of(GROUP))]);
-            }
-            i
+        let (page, here) = self.descend(tree, SectionKind::RecordPage, go_on, |children| {
+            children.partition_point(|c| c.first <= number).saturating_sub(1)
         })?;
         Ok(Some((page, here.first)))
     }
 
-    /// Where sections are far away: fetches these, unless the first was loaded.
-    fn fetch(&self, children: &[Child]) {
-        if let (Some(distant), Some(first)) = (self.source.as_distant(), children.first())
-            && self.cache.get(first.at.pos).is_none()
-        {
-            let sections = children.iter().map(|child| child.at.pos..child.at.end());
-            distant.fetch(&sections.collect::<Vec<_>>());
+    /// Where sections are far away: fetches this one together with its neighbours, if more of them will
+    /// be asked for: by who says so, and by who has asked for some.
+    fn fetch(&self, children: &[Child], i: usize, go_on: bool) {
+        let Some(distant) = self.source.as_distant() else { return };
+        let range = |child: &Child| child.at.pos..child.at.end();
+        if self.cache.get(children[i].at.pos).is_some() || distant.has(range(&children[i])) {
+            return;
+        }
+        let some = self.waits.fetch_add(1, Ordering::Relaxed) >= FEW;
+        if go_on || some {
+            let first = i / GROUP * GROUP;
+            let group = &children[first..children.len().min(first + GROUP)];
+            distant.fetch(&group.iter().map(range).collect::<Vec<_>>());
         }
     }
 
@@ -351,7 +360,7 @@ impl<'a> Named<'a> {
     /// How many names are before the first that this one may be the name of.
     fn lower_bound(&self, name: &[u8]) -> Result<u64> {
         let (tree, leaf) = self.tree();
-        let (page, here) = self.index.descend(tree, leaf, |children| {
+        let (page, here) = self.index.descend(tree, leaf, false, |children| {
             children.partition_point(|c| c.name.as_slice() < name).saturating_sub(1)
         })?;
         let less = match &page.1 {
@@ -372,7 +381,7 @@ impl<'a> Named<'a> {
     fn page(&self, at: u64) -> Result<(Shared, u64)> {
         let (tree, leaf) = self.tree();
         let number = tree.first + at;
-        let (page, here) = self.index.descend(tree, leaf, |children| {
+        let (page, here) = self.index.descend(tree, leaf, false, |children| {
             children.partition_point(|c| c.first <= number).saturating_sub(1)
         })?;
         Ok((page, here.first - tree.first))
