@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV = target/venv
 
-.PHONY: demo test install lint unit features second-reader python wheel fuzz soak bench bench-rlz bench-archive bench-advise bench-remote bench-counts bless clean
+.PHONY: demo test install lint unit features second-reader python wheel fuzz soak bench bench-rlz bench-archive bench-advise bench-remote bench-files bench-counts bless clean
 
 demo:
 	cargo build --release -p fiche-cli
@@ -92,6 +92,13 @@ bench-remote:
 	@sh tests/install.sh $(PYTHON) $(VENV) peers
 	cargo build --release --quiet -p fiche-cli
 	FICHE_PYTHON=$(VENV)/bin/python cargo run --release --quiet -p fiche-bench -- remote $(ARGS) $(DATA) \
+	    -o crates/fiche-bench/results
+
+# Files of a folder, DATA, by their names from Python.
+bench-files:
+	@sh tests/install.sh $(PYTHON) $(VENV) peers
+	cargo build --release --quiet -p fiche-cli
+	FICHE_PYTHON=$(VENV)/bin/python cargo run --release --quiet -p fiche-bench -- files $(ARGS) $(DATA) \
 	    -o crates/fiche-bench/results
 
 bench-counts:

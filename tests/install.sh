@@ -43,7 +43,7 @@ if [ "${3:-}" = peers ]; then
     need mksquashfs squashfs-tools
     need squashfuse squashfuse
     need mkfs.erofs erofs-utils
-    for module in aiohttp indexed_gzip rapidgzip; do
+    for module in aiohttp indexed_gzip rapidgzip ratarmountcore; do
         "$venv/bin/python" -c "import ${module%%[*}" 2>/dev/null ||
             "$venv/bin/pip" install --quiet --disable-pip-version-check "$module" ||
             echo "SKIP: the Python module $module could not be installed"

@@ -13,6 +13,7 @@ mod counts;
 mod engine;
 mod engines;
 mod faces;
+mod files;
 mod measure;
 mod model;
 mod paper;
@@ -37,6 +38,8 @@ enum Command {
     Archive(archive::Args),
     /// The same reads from Rust, from Python and in a mounted folder, beside SquashFS
     Faces(archive::Args),
+    /// Files by their names from Python, beside zipfile, ratarmount and zstandard
+    Files(files::Args),
     /// Files of an archive on a web server, beside others that read a piece of one
     Remote(remote::Args),
     /// What `fiche advise` foretells, beside what comes of it
@@ -58,6 +61,7 @@ fn main() -> std::process::ExitCode {
             args.faces = true;
             archive::run(&args)
         }
+        Command::Files(args) => files::run(&args),
         Command::Remote(args) => remote::run(&args),
         Command::Advise(args) => advise::run(&args),
         Command::Counts(args) => counts::run(&args),

@@ -3,19 +3,15 @@
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
-use fiche::FileSource;
-use fiche::archive::{Kind, Reader};
-use fiche::testing::Random;
 use fiche_remote::testing::Server;
 
 use crate::engine::Result;
-use crate::engines::{faces, process};
+use crate::files::{Files, script};
 use crate::report::machine;
 
-const SCRIPT: &str = include_str!("../python/remote.py");
 const KINDS: [&str; 3] = ["fiche", "zip", "tar.gz"];
 const TASKS: [&str; 3] = ["first", "another", "100 at once"];
 
@@ -44,28 +40,10 @@ pub struct Args {
 struct Taken(usize, u64, f64, u32);
 
 pub fn run(args: &Args) -> Result<()> {
-    std::fs::create_dir_all(&args.work)?;
-    let name = args.corpus.file_name().ok_or("a folder has a name")?.to_string_lossy().into_owned();
-    let path = |kind: &str| args.work.join(format!("{name}.{kind}"));
-    let archive = path("fiche");
-    if !archive.exists() {
-        let done = Command::new(faces::fiche()?)
-            .arg("pack")
-            .arg(&args.corpus)
-            .arg("-o")
-            .arg(&archive)
-            .status()?;
-        if !done.success() {
-            return Err("fiche pack".into());
-        }
-    }
-    for kind in ["zip", "tar.gz"].into_iter().filter(|kind| !path(kind).exists()) {
-        let done = script().args(["build", kind]).arg(&args.corpus).arg(path(kind)).status()?;
-        if !done.success() {
-            return Err(kind.into());
-        }
-    }
-    let names = names(&archive)?;
+    let files = Files::of(&args.corpus, &args.work)?;
+    KINDS.iter().try_for_each(|kind| files.build(kind))?;
+    let (name, path) = (&files.name, |kind: &str| files.path(kind));
+    let names = files.names(102)?;
     let server = Server::start();
     server.delay(Duration::from_millis(args.delay));
     server.rate(args.rate * 1_000_000);
@@ -91,8 +69,7 @@ pub fn run(args: &Args) -> Result<()> {
         return Err("not all have read the same".into());
     }
     for (kind, taken) in KINDS.iter().zip(&all) {
-        let index = std::fs::metadata(format!("{}.index", path(kind).display()))
-            .map_or(0, |meta| meta.len());
+        let index = files.beside(kind);
         for (i, task) in TASKS.iter().enumerate() {
             let mut seconds: Vec<f64> = taken.iter().map(|round| round[i].2).collect();
             seconds.sort_by(f64::total_cmp);
@@ -104,32 +81,6 @@ pub fn run(args: &Args) -> Result<()> {
     }
     std::fs::create_dir_all(&args.output)?;
     Ok(std::fs::write(args.output.join(format!("{name}-remote.csv")), csv)?)
-}
-
-/// Files of at least a KiB, at random, each once.
-fn names(archive: &Path) -> Result<Vec<String>> {
-    let reader = Reader::open(std::sync::Arc::new(FileSource::open(archive)?))?;
-    let mut names = Vec::new();
-    for item in reader.entries(0) {
-        let (_, entry) = item?;
-        if entry.kind == Kind::File && entry.len() >= 1024 {
-            names.push(String::from_utf8(entry.name)?);
-        }
-    }
-    let mut random = Random(3);
-    let count = names.len().min(102);
-    for i in 0..count {
-        let other = i + random.below((names.len() - i) as u64) as usize;
-        names.swap(i, other);
-    }
-    names.truncate(count);
-    Ok(names)
-}
-
-fn script() -> Command {
-    let mut command = Command::new(process::python());
-    command.args(["-c", SCRIPT]);
-    command
 }
 
 /// One process that does the tasks one after the other.

@@ -426,7 +426,8 @@ pub fn summary(folder: &Path, rounds: usize, is_lean: bool) -> Result<()> {
     let lean = if is_lean { ", with `--lean`" } else { "" };
     writeln!(text, "The last run: {rounds} rounds{lean}.\n")?;
     for name in names {
-        writeln!(text, "- [{name}]({name}.md)")?;
+        let kind = if folder.join(format!("{name}.md")).exists() { "md" } else { "csv" };
+        writeln!(text, "- [{name}]({name}.{kind})")?;
     }
     std::fs::write(folder.join("README.md"), text)?;
     Ok(())

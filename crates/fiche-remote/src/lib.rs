@@ -1,15 +1,15 @@
 //! Reads containers where they are: on web servers that answer ranges, and in stores that speak S3.
 //!
-//! [`Remote`] is a [`ReadAt`](fiche::ReadAt) like any other, so everything that reads a file reads an object
+//! [`Remote`] is a [`ReadAt`] like any other, so everything that reads a file reads an object
 //! by its URL. What differs is what a read costs: tens of milliseconds, however short it is. Hence:
 //!
 //! - The first request fetches the end of the object and says how long it is; a reader of archives begins
 //!   there.
-//! - Ranges that are needed together are fetched at once, by [`Distant::fetch`](fiche::Distant::fetch):
+//! - Ranges that are needed together are fetched at once, by [`Distant::fetch`]:
 //!   those no more than [`gap`](Options::gap) bytes apart as one, long ones in parts, several in parallel.
 //! - What was fetched is kept, up to a limit, in memory, and on disk where a folder is given for it.
 //! - An object is pinned when it is opened, by its entity tag, or where the server gives none by length and date:
-//!   one that is replaced later is [`Error::Changed`](fiche::Error::Changed), never a mixture of both.
+//!   one that is replaced later is [`Error::Changed`], never a mixture of both.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -164,10 +164,8 @@ impl Options {
             get(&work, range, None, options.retries, &count).await
         })??;
         let (meta, start, bytes) = first;
-        let kept = match &self.folder {
-            Some(folder) => folder.of(url, &meta)?,
-            None => None,
-        };
+        // What cannot be kept is fetched again.
+        let kept = self.folder.as_ref().and_then(|folder| folder.of(url, &meta).ok().flatten());
         let mut pieces = Pieces::new(self.memory);
         pieces.put(start, bytes);
         let inner = Inner { object, meta, counts, options: self.clone() };
@@ -367,6 +365,19 @@ impl Remote {
         Ok(())
     }
 
+    /// Reads what there is no room to keep.
+    fn read_past(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        const SOME: usize = 32 << 20;
+        for (i, some) in buf.chunks_mut(SOME).enumerate() {
+            let start = offset + (i * SOME) as u64;
+            for (at, bytes) in self.fetch_now(&[start..start + some.len() as u64])? {
+                let at = (at - start) as usize;
+                some[at..at + bytes.len()].copy_from_slice(&bytes);
+            }
+        }
+        Ok(())
+    }
+
     /// How far to read ahead for whoever reads on where a read before ended.
     fn ahead(&self, range: &Range<u64>) -> u64 {
         const FIRST: u64 = 64 << 10;
@@ -396,6 +407,9 @@ impl ReadAt for Remote {
         if end > self.len() {
             return Err(Error::OutOfBounds { range: offset..end, len: self.len() });
         }
+        if buf.len() as u64 > self.inner.options.memory / 2 {
+            return self.read_past(offset, buf);
+        }
         let ahead = self.ahead(&(offset..end));
         if self.near().pieces.read(offset, buf) {
             return Ok(());
@@ -406,11 +420,7 @@ impl ReadAt for Remote {
         if self.near().pieces.read(offset, buf) {
             return Ok(());
         }
-        for (start, bytes) in self.fetch_now(&[offset..end])? {
-            let at = (start - offset) as usize;
-            buf[at..at + bytes.len()].copy_from_slice(&bytes);
-        }
-        Ok(())
+        self.read_past(offset, buf)
     }
 
     fn read_many_at(&self, reads: &mut [(u64, &mut [u8])]) -> Vec<Result<()>> {

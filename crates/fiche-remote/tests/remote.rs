@@ -60,6 +60,17 @@ fn an_object_is_a_source_like_any_other() {
 }
 
 #[test]
+fn what_is_too_long_to_keep_is_fetched_once() {
+    let (server, bytes) = (Server::start(), content(3_000_000));
+    let url = server.put("plain", bytes.clone(), TAG);
+    let remote = Options::default().memory(1 << 20).tail(1).open(&url).unwrap();
+    let mut all = vec![0; bytes.len()];
+    remote.read_at(0, &mut all).unwrap();
+    assert!(all == bytes);
+    assert_eq!(remote.counts(), (2, 1 + 3_000_000));
+}
+
+#[test]
 fn records_of_an_archive_cost_the_requests_that_are_promised() {
     let (server, content) = (Server::start(), content(3_000_000));
     let (file, ranges) = archive(&content, Packing::default());
