@@ -18,8 +18,8 @@ use crate::envelope::{self, Container, HEADER_LEN, Kind as SectionKind, Section,
 use crate::error::{Error, Place, Result};
 use crate::io::{ReadAt, Resolve, within};
 use crate::records::{Entry, Index, Kind};
-use crate::rlz::Dictionary;
 use crate::rlz::coder::Begin;
+use crate::rlz::{Coding, Dictionary};
 use crate::wire::Digest;
 
 /// Stored bytes that neighbouring blocks are fetched in at once.
@@ -529,6 +529,10 @@ impl Inner {
         // most of the work. What is read from a file is read again, and may be damaged by then.
         let stays = self.source.as_bytes().is_some() && has_point_reads(block);
         let is_verified = stays && self.verified.has(block.number);
+        if is_verified && let Some(coding) = Coding::from_number(block.coded.number) {
+            // On its way while the mark is: what is known then is asked for exactly.
+            coding.ask(stored, start, block.len as usize);
+        }
         let mark = if is_verified { self.marks.before(block, start) } else { None };
         let begin = Begin { at: start, mark };
         decode_block(&self.shared, block, stored, begin, buf, decode, is_verified)?;

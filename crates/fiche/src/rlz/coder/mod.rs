@@ -172,6 +172,16 @@ impl Coding {
         matches!(self, Coding::Uv | Coding::Pv)
     }
 
+    /// Asks for what a read of a block at `start` most probably needs.
+    #[inline(always)]
+    pub(crate) fn ask(self, stored: &[u8], start: usize, block_len: usize) {
+        match self {
+            Coding::Uv => plain::ask_about(stored, start, block_len, 51),
+            Coding::Pv => plain::ask_about(stored, start, block_len, 39),
+            _ => {}
+        }
+    }
+
     /// Of a block of a coding that has them, the mark of the factor in which byte `first` is, and of
     /// every one `step` bytes further, as far as the block goes.
     pub(crate) fn marks(stored: &[u8], first: usize, step: usize, put: impl FnMut(Mark)) {

@@ -172,6 +172,22 @@ pub(super) fn marks(
     })
 }
 
+/// Asks for where the length and the offset of the byte at `start` most probably are, before anything of the
+/// stored bytes is known: as if all factors were as long, and their lengths and offsets took `per` tenths of a byte.
+#[inline(always)]
+pub(super) fn ask_about(stored: &[u8], start: usize, block_len: usize, per: usize) {
+    const LENGTH: usize = 11;
+    let lens = stored.len() * LENGTH / per;
+    let at = lens * start / block_len;
+    let offset = lens + (stored.len() - lens) * start / block_len;
+    for line in 0..3 {
+        prefetch(stored, (at + LINE * line).saturating_sub(LINE));
+    }
+    for line in 0..4 {
+        prefetch(stored, (offset + LINE * line).saturating_sub(LINE * 3 / 2));
+    }
+}
+
 /// The factors that a read needs; their lengths are in the scratch.
 struct Factors<'a> {
     /// How many bytes of the first one are before the read.
