@@ -18,6 +18,14 @@ pub fn url(path: &Path) -> Option<&str> {
     path.to_str().filter(|text| text.contains("://"))
 }
 
+/// A file as messages name it: of a URL nothing that is secret.
+pub fn shown(path: &Path) -> String {
+    match url(path) {
+        Some(url) => remote::shown(url),
+        None => path.display().to_string(),
+    }
+}
+
 /// The file as a source, or the object of a URL.
 pub fn source(path: &Path) -> Result<Arc<dyn ReadAt>, Failed> {
     match url(path) {
@@ -52,6 +60,8 @@ mod remote {
     use fiche::archive::OpenOptions;
     use fiche_remote::{Beside, Options};
 
+    pub use fiche_remote::without_secrets as shown;
+
     /// The object of this URL.
     pub fn source(url: &str) -> fiche::Result<Arc<dyn ReadAt>> {
         Ok(Arc::new(Options::from_env()?.open(url)?))
@@ -77,6 +87,10 @@ mod remote {
 
     fn left_out<T>() -> Result<T> {
         Err(Error::Invalid { what: "this build of fiche leaves out reading by URL".into() })
+    }
+
+    pub fn shown(url: &str) -> String {
+        url.to_owned()
     }
 
     pub fn source(_: &str) -> Result<Arc<dyn ReadAt>> {

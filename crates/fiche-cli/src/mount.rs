@@ -97,7 +97,11 @@ fn serve(args: &Args, in_background: bool) -> Result<(), Failed> {
     let log = Mutex::new(log);
     let options = input::options(&args.file, &args.dictionaries)?;
     let reader = options.open(input::source(&args.file)?).map_err(at)?;
-    let name = args.file.file_name().unwrap_or_default();
+    let file = match input::url(&args.file) {
+        Some(_) => input::shown(&args.file).into(),
+        None => args.file.clone(),
+    };
+    let name = file.file_name().unwrap_or_default();
     let mut mount = Mount::new(reader)
         .name(name.to_string_lossy())
         .threads(args.threads.count())

@@ -71,7 +71,7 @@ impl Failed {
             {
                 say!("{}", self.error);
             }
-            Some(file) => say!("{}: {}", file.display(), self.error),
+            Some(file) => say!("{}: {}", crate::input::shown(file), self.error),
             None => say!("{}", self.error),
         }
     }

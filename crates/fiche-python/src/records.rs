@@ -55,15 +55,9 @@ impl Records {
     }
 
     fn iter(&self, py: Python<'_>, gives: Gives) -> Result<RecordIterator> {
-        let (reader, archive) = (self.reader.clone_ref(py), self.archive(py)?);
-        Ok(RecordIterator {
-            reader,
-            archive,
-            gives,
-            numbers: None,
-            next: 0,
-            batch: VecDeque::new(),
-        })
+        self.archive(py)?;
+        let reader = self.reader.clone_ref(py);
+        Ok(RecordIterator { reader, gives, numbers: None, next: 0, batch: VecDeque::new() })
     }
 }
 
@@ -173,7 +167,6 @@ enum Gives {
 #[pyclass(module = "fiche", name = "_RecordIterator")]
 pub struct RecordIterator {
     reader: Py<Reader>,
-    archive: Archive,
     gives: Gives,
     /// Only these.
     numbers: Option<VecDeque<u64>>,
@@ -187,7 +180,8 @@ const BATCH: usize = 256;
 impl RecordIterator {
     fn step(&mut self, py: Python<'_>) -> Result<Option<(u64, Entry)>> {
         if self.batch.is_empty() {
-            let archive = &self.archive;
+            // Behind a fork it is another one.
+            let archive = self.reader.get().archive(py)?;
             let batch: fiche::Result<VecDeque<_>> = match &mut self.numbers {
                 Some(numbers) => {
                     let some: Vec<u64> = numbers.drain(..numbers.len().min(BATCH)).collect();

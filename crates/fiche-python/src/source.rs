@@ -69,12 +69,8 @@ pub fn open(object: &Bound<'_, PyAny>, keep: Option<PathBuf>) -> Result<(Arc<dyn
 /// How objects are read: with what the environment says, and what is fetched kept in this folder.
 #[cfg(feature = "remote")]
 pub fn remote_options(keep: Option<PathBuf>) -> fiche::Result<fiche_remote::Options> {
-    const LIMIT: u64 = 1 << 30;
     match keep {
-        Some(path) => {
-            let folder = Arc::new(fiche_remote::Folder::new(path, LIMIT)?);
-            Ok(fiche_remote::Options::default().folder(folder))
-        }
+        Some(path) => fiche_remote::Options::keeping(path),
         None => fiche_remote::Options::from_env(),
     }
 }

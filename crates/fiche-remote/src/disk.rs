@@ -53,14 +53,13 @@ impl Folder {
         let name = blake3::hash(identity.as_bytes()).to_hex();
         let path = self.path.join("objects").join(&name[..32]);
         fs::create_dir_all(&path)?;
-        let mut ranges = BTreeMap::new();
-        for entry in fs::read_dir(&path)?.flatten() {
+        let mut kept = Kept { folder: self.clone(), path, ranges: BTreeMap::new() };
+        for entry in fs::read_dir(&kept.path)?.flatten() {
             if let Some(range) = entry.file_name().to_str().and_then(range_of) {
-                let end = ranges.entry(range.start).or_insert(range.end);
-                *end = range.end.max(*end);
+                kept.add(range);
             }
         }
-        Ok(Some(Kept { folder: self.clone(), path, ranges }))
+        Ok(Some(kept))
     }
 
     /// Writes a file that appears as a whole. It may be lost with the power: then its digest is wrong.
@@ -157,6 +156,24 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    /// Notes a piece that is on disk; of pieces within one another only the outer one stays there.
+    fn add(&mut self, range: Range<u64>) {
+        if self.ranges.range(..=range.start).next_back().is_some_and(|(_, &end)| end >= range.end) {
+            return drop(fs::remove_file(self.file(&range)));
+        }
+        let inner: Vec<(u64, u64)> = self
+            .ranges
+            .range(range.clone())
+            .map(|(&s, &e)| (s, e))
+            .filter(|(_, e)| *e <= range.end)
+            .collect();
+        for (start, end) in inner {
+            self.ranges.remove(&start);
+            drop(fs::remove_file(self.file(&(start..end))));
+        }
+        self.ranges.insert(range.start, range.end);
+    }
+
     fn file(&self, range: &Range<u64>) -> PathBuf {
         self.path.join(format!("{:x}-{:x}", range.start, range.end))
     }
@@ -224,7 +241,7 @@ impl Kept {
         });
         // It is fetched again where it is not kept.
         if done.is_ok() {
-            self.ranges.insert(range.start, range.end);
+            self.add(range);
         }
     }
 }
@@ -281,6 +298,24 @@ mod tests {
         assert!(!kept.bring(150..200, &mut Pieces::new(10_000)));
         assert!(!file.exists());
         assert!(kept.bring(500..900, &mut Pieces::new(10_000)));
+    }
+
+    #[test]
+    fn a_small_piece_hides_no_large_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Arc::new(Folder::new(dir.path(), 1 << 20).unwrap());
+        let object = object();
+        let meta = meta(Some("a"));
+        let mut kept = folder.of("u", &meta).unwrap().unwrap();
+        // Of another process, which knows nothing of ours.
+        let mut other = folder.of("u", &meta).unwrap().unwrap();
+        other.put(1000, &object[1000..5000]);
+        kept.put(2000, &object[2000..2100]);
+        let mut again = folder.of("u", &meta).unwrap().unwrap();
+        assert!(again.has(3000..4000) && again.bring(3000..4000, &mut Pieces::new(10_000)));
+        again.put(0, &object[..6000]);
+        assert_eq!(fs::read_dir(&again.path).unwrap().count(), 1);
+        assert!(again.bring(0..6000, &mut Pieces::new(10_000)));
     }
 
     #[test]

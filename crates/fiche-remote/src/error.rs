@@ -10,9 +10,16 @@ use fiche::{Error, Result};
 pub(crate) fn failed(url: &str, hint: &str, error: &object_store::Error) -> Error {
     use object_store::Error as Far;
     let io = |kind, what: &str| Error::Io(io::Error::new(kind, format!("{url}: {what}")));
+    // Of an answer that breaks off, what was said when it was to go on.
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(inner) = cause {
+        if let Some(Far::Precondition { .. }) = inner.downcast_ref::<Far>() {
+            return Error::Changed { what: "the remote object" };
+        }
+        cause = inner.source();
+    }
     match error {
         Far::NotFound { .. } => io(io::ErrorKind::NotFound, "there is no such object"),
-        Far::Precondition { .. } => Error::Changed { what: "the remote object" },
         Far::PermissionDenied { .. } | Far::Unauthenticated { .. } => {
             let what = format!("the server does not let us read it{hint}");
             io(io::ErrorKind::PermissionDenied, &what)
@@ -34,10 +41,12 @@ fn causes(error: &object_store::Error) -> String {
         cause = error.source();
     }
     let last = chain.pop().unwrap_or_default();
-    match chain.pop().filter(|before| !before.contains(&last)) {
+    let text = match chain.pop().filter(|before| !before.contains(&last)) {
         Some(before) => format!("{before}: {last}"),
         None => last,
-    }
+    };
+    // A server may send a page, or what should not be shown.
+    text.chars().take_while(|c| !c.is_control()).take(200).collect()
 }
 
 pub(crate) fn invalid<T>(what: impl Into<String>) -> Result<T> {

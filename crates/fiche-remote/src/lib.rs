@@ -36,15 +36,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use fiche::{Distant, Error, ReadAt, Resolve, Result};
-use object_store::{GetOptions, GetRange, ObjectMeta};
+use futures_util::StreamExt;
+use object_store::{GetOptions, GetRange, GetResult, ObjectMeta};
 
 pub use disk::Folder;
 use disk::Kept;
 use error::{failed, invalid};
 use pieces::{Pieces, merged};
 use store::Object;
+pub use store::without_secrets;
 
 /// How objects are read.
 #[derive(Clone, Debug)]
@@ -87,6 +89,14 @@ impl Options {
         let Some(path) = std::env::var_os("FICHE_CACHE").filter(|path| !path.is_empty()) else {
             return Ok(Options::default());
         };
+        Options::keeping(path)
+    }
+
+    /// The usual ones, with what is fetched kept in this folder: `FICHE_CACHE_SIZE` bytes at most, by default 1 GiB.
+    ///
+    /// # Errors
+    /// Those of [`from_env`](Options::from_env).
+    pub fn keeping(path: impl Into<std::path::PathBuf>) -> Result<Options> {
         let limit = match std::env::var("FICHE_CACHE_SIZE") {
             Ok(text) => match text.parse() {
                 Ok(limit) => limit,
@@ -247,16 +257,30 @@ async fn get(
         if pinned.is_some_and(|pinned| !is_same(pinned, &meta)) {
             return Err(Error::Changed { what: "the remote object" });
         }
-        match answer.bytes().await {
-            Ok(bytes) => {
-                counts.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let len = answer.range.end - answer.range.start;
+        match body(answer, len).await {
+            Ok(bytes) if bytes.len() as u64 == len => {
+                counts.bytes.fetch_add(len, Ordering::Relaxed);
                 return Ok((meta, start, bytes));
             }
+            Ok(_) => return invalid(format!("{}: the server sent another range", object.url)),
             // An answer that breaks off is continued in there, if its object has a tag.
             Err(_) if left > 0 && meta.e_tag.is_none() => left -= 1,
             Err(error) => return Err(failed(&object.url, object.hint, &error)),
         }
     }
+}
+
+/// What was answered, as far as it should be: a server may send more than it said.
+async fn body(answer: GetResult, len: u64) -> object_store::Result<Bytes> {
+    let (mut stream, mut body) = (answer.into_stream(), BytesMut::new());
+    while let Some(some) = stream.next().await {
+        body.extend_from_slice(&some?);
+        if body.len() as u64 > len {
+            break;
+        }
+    }
+    Ok(body.freeze())
 }
 
 /// True when both are of the same object: by its tag, or as good as the server lets us know.
@@ -302,8 +326,8 @@ impl Remote {
         self.near.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fetches ranges: merged, cut into parts, in parallel. Those of an earlier error are not waited for.
-    fn fetch_now(&self, ranges: &[Range<u64>]) -> Result<Vec<(u64, Bytes)>> {
+    /// Fetches ranges: merged, cut into parts, in parallel. What came, and what went wrong with others.
+    fn fetch_now(&self, ranges: &[Range<u64>]) -> Result<(Vec<(u64, Bytes)>, Result<()>)> {
         let Options { gap, part, parallel, retries, .. } = self.inner.options;
         let asked: Vec<Range<u64>> = merged(ranges, gap)
             .into_iter()
@@ -331,13 +355,16 @@ impl Remote {
                     }
                 });
             }
-            let mut fetched = Vec::new();
+            let (mut fetched, mut failed) = (Vec::new(), Ok(()));
             while let Some(done) = tasks.join_next().await {
                 let ended = |_| Error::Io(std::io::Error::other("a request was ended"));
-                fetched.push(done.map_err(ended)??);
+                match done.map_err(ended).and_then(|done| done) {
+                    Ok(piece) => fetched.push(piece),
+                    Err(error) => failed = Err(error),
+                }
             }
-            Ok(fetched)
-        })?
+            (fetched, failed)
+        })
     }
 
     /// Fetches what of these is not at hand, and keeps it.
@@ -349,12 +376,14 @@ impl Remote {
                 pieces.has(range.clone())
                     || kept.as_mut().is_some_and(|kept| kept.bring(range.clone(), pieces))
             };
-            ranges.iter().filter(|range| !is_here(range)).cloned().collect()
+            let missing: Vec<Range<u64>> =
+                ranges.iter().filter(|range| !is_here(range)).cloned().collect();
+            missing.into_iter().map(|range| pieces.missing(range)).collect()
         };
         if missing.is_empty() {
             return Ok(());
         }
-        let fetched = self.fetch_now(&missing)?;
+        let (fetched, failed) = self.fetch_now(&missing)?;
         let mut near = self.near();
         for (start, bytes) in fetched {
             if let Some(kept) = &mut near.kept {
@@ -362,7 +391,7 @@ impl Remote {
             }
             near.pieces.put(start, bytes);
         }
-        Ok(())
+        failed
     }
 
     /// Reads what there is no room to keep.
@@ -370,7 +399,9 @@ impl Remote {
         const SOME: usize = 32 << 20;
         for (i, some) in buf.chunks_mut(SOME).enumerate() {
             let start = offset + (i * SOME) as u64;
-            for (at, bytes) in self.fetch_now(&[start..start + some.len() as u64])? {
+            let (fetched, failed) = self.fetch_now(&[start..start + some.len() as u64])?;
+            failed?;
+            for (at, bytes) in fetched {
                 let at = (at - start) as usize;
                 some[at..at + bytes.len()].copy_from_slice(&bytes);
             }
@@ -440,8 +471,17 @@ impl ReadAt for Remote {
 
 impl Distant for Remote {
     fn fetch(&self, ranges: &[Range<u64>]) {
+        // No more than can be kept, and nothing that is not there, whatever a file says.
+        let (mut room, mut some) = (self.inner.options.memory / 2, Vec::new());
+        for range in
+            ranges.iter().filter(|range| range.start < range.end && range.end <= self.len())
+        {
+            let Some(left) = room.checked_sub(range.end - range.start) else { break };
+            room = left;
+            some.push(range.clone());
+        }
         // What fails is asked for again by the read that needs it, which says what is wrong.
-        let _ = self.bring(ranges);
+        let _ = self.bring(&some);
     }
 
     fn has(&self, range: Range<u64>) -> bool {
@@ -468,11 +508,14 @@ impl Beside {
 impl Resolve for Beside {
     fn open(&self, name: &str, digest: &fiche::Digest) -> Result<Arc<dyn ReadAt>> {
         let missing = || Error::Missing { what: "dictionary", digest: *digest };
-        if name.contains(['/', '\0', '?', '#']) || name == ".." {
+        if ["", ".", ".."].contains(&name) || name.contains(|c: char| c == '/' || c.is_control()) {
             return Err(missing());
         }
-        let url =
-            url::Url::parse(&self.url).and_then(|url| url.join(name)).map_err(|_| missing())?;
+        // As one segment, whatever is in it: an archive leads to no other folder and no other server.
+        let mut url = url::Url::parse(&self.url).map_err(|_| missing())?;
+        url.path_segments_mut().map_err(|()| missing())?.pop().push(name);
+        url.set_query(None);
+        url.set_fragment(None);
         match self.options.open(url.as_str()) {
             Ok(remote) => Ok(Arc::new(remote)),
             Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => Err(missing()),

@@ -63,6 +63,23 @@ impl Pieces {
         true
     }
 
+    /// What of a range is not here, without what is here at its beginning and at its end.
+    pub fn missing(&self, mut range: Range<u64>) -> Range<u64> {
+        while let Some((&start, piece)) = self.pieces.range(..=range.start).next_back()
+            && piece.end(start) > range.start
+            && range.start < range.end
+        {
+            range.start = piece.end(start).min(range.end);
+        }
+        while let Some((&start, piece)) = self.pieces.range(..range.end).next_back()
+            && piece.end(start) >= range.end
+            && range.start < range.end
+        {
+            range.end = start.max(range.start);
+        }
+        range
+    }
+
     /// Keeps these bytes, in place of those that were used longest ago. What is larger than all the
     /// room is kept alone, until something else comes: somebody waits for it.
     pub fn put(&mut self, start: u64, bytes: Bytes) {
@@ -154,6 +171,20 @@ mod tests {
             );
         }
         assert!(found > 500, "{found}");
+    }
+
+    #[test]
+    fn only_what_is_missing_is_asked_for() {
+        let mut pieces = Pieces::new(10_000);
+        for range in [0..100, 100..200, 500..600, 580..700] {
+            let (at, bytes) = piece(range);
+            pieces.put(at, bytes);
+        }
+        assert_eq!(pieces.missing(50..650), 200..500);
+        assert_eq!(pieces.missing(250..300), 250..300);
+        assert_eq!(pieces.missing(150..300), 200..300);
+        assert_eq!(pieces.missing(400..560), 400..500);
+        assert!(pieces.missing(510..690).is_empty() && pieces.missing(0..0).is_empty());
     }
 
     #[test]

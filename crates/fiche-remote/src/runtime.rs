@@ -2,31 +2,36 @@
 
 use std::future::Future;
 use std::io;
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{OnceLock, mpsc};
 
 use fiche::{Error, Result};
 use tokio::runtime::{Builder, Runtime};
 
-/// One for each process: what a fork leaves of it does not run.
-static RUNTIME: Mutex<Option<(u32, &'static Runtime)>> = Mutex::new(None);
+/// One for each process, its parents before it: what a fork leaves of theirs does not run, and a lock may be left
+/// taken.
+static RUNTIMES: [OnceLock<(u32, Runtime)>; 64] = [const { OnceLock::new() }; 64];
 
 fn runtime() -> io::Result<&'static Runtime> {
-    let mut found = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
     let process = std::process::id();
-    if let Some((of, runtime)) = *found
-        && of == process
-    {
-        return Ok(runtime);
+    for place in &RUNTIMES {
+        if place.get().is_none() {
+            let made = Builder::new_multi_thread()
+                .worker_threads(2)
+                .thread_name("fiche-remote")
+                .enable_all()
+                .build()?;
+            if let Err((_, unused)) = place.set((process, made)) {
+                // Another thread was faster.
+                unused.shutdown_background();
+            }
+        }
+        if let Some((of, runtime)) = place.get()
+            && *of == process
+        {
+            return Ok(runtime);
+        }
     }
-    let made = Builder::new_multi_thread()
-        .worker_threads(2)
-        .thread_name("fiche-remote")
-        .enable_all()
-        .build()?;
-    // For as long as the process: clients keep connections that belong to it.
-    let runtime: &'static Runtime = Box::leak(Box::new(made));
-    *found = Some((process, runtime));
-    Ok(runtime)
+    Err(io::Error::other("forks of forks, 64 deep, have read by URL"))
 }
 
 /// Says what encrypts, which clients that are made later ask for.

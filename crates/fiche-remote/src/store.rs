@@ -30,7 +30,7 @@ impl Object {
     /// The object of this URL. For S3 the region of a bucket may have to be asked for; else nothing
     /// is sent yet.
     pub fn of(text: &str, options: &Options) -> Result<Object> {
-        let Ok(url) = Url::parse(text) else { return invalid(format!("{text}: this is no URL")) };
+        let Ok(url) = Url::parse(text) else { return invalid("this is no URL") };
         runtime::prepare();
         let client = ClientOptions::new()
             .with_allow_http(true)
@@ -58,11 +58,11 @@ impl Object {
             }
             "s3" | "s3a" => {
                 let Some(bucket) = url.host_str() else {
-                    return invalid(format!("{text}: this names no bucket"));
+                    return invalid(format!("{shown}: this names no bucket"));
                 };
                 let path = Path::from_url_path(url.path().trim_start_matches('/'));
                 let Ok(path) = path else {
-                    return invalid(format!("{text}: an object cannot have this name"));
+                    return invalid(format!("{shown}: an object cannot have this name"));
                 };
                 let builder =
                     amazon(bucket, &client)?.with_client_options(client).with_retry(retry);
@@ -76,7 +76,7 @@ impl Object {
             }
             other => {
                 return invalid(format!(
-                    "{text}: {other} is read neither as a web server nor as S3"
+                    "{shown}: {other} is read neither as a web server nor as S3"
                 ));
             }
         };
@@ -84,7 +84,12 @@ impl Object {
     }
 }
 
-/// A URL without user, password, and what signs it.
+/// A URL without user, password, and what signs it, for messages; nothing of what is none.
+#[must_use]
+pub fn without_secrets(url: &str) -> String {
+    Url::parse(url).map_or_else(|_| "the URL".to_owned(), |url| shown(&url))
+}
+
 fn shown(url: &Url) -> String {
     let mut url = url.clone();
     // Fails for URLs that cannot have them.
@@ -101,15 +106,19 @@ fn amazon(bucket: &str, client: &ClientOptions) -> Result<AmazonS3Builder> {
     use AmazonS3ConfigKey as Key;
     let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
     let profile = profile();
+    let has_own = builder.get_config_value(&Key::AccessKeyId).is_some();
     let mut set = |key: Key, name: &str| {
         if let Some(value) = profile.get(name).filter(|_| builder.get_config_value(&key).is_none())
         {
             builder = std::mem::take(&mut builder).with_config(key, value);
         }
     };
-    set(Key::AccessKeyId, "aws_access_key_id");
-    set(Key::SecretAccessKey, "aws_secret_access_key");
-    set(Key::Token, "aws_session_token");
+    // What belongs together is from one place.
+    if !has_own {
+        set(Key::AccessKeyId, "aws_access_key_id");
+        set(Key::SecretAccessKey, "aws_secret_access_key");
+        set(Key::Token, "aws_session_token");
+    }
     set(Key::Region, "region");
     set(Key::Endpoint, "endpoint_url");
     // As the command line of Amazon's calls them.

@@ -302,6 +302,77 @@ fn dictionary_files_are_found_beside_the_archive() {
 }
 
 #[test]
+fn an_archive_leads_to_no_other_server_and_no_other_folder() {
+    let (server, elsewhere) = (Server::start(), Server::start());
+    let url = server.put("dir/a.fiche", vec![0; 100], TAG);
+    let other = elsewhere.put("x", vec![0; 100], TAG);
+    let host = other.strip_prefix("http://").unwrap().strip_suffix("/x").unwrap();
+    let beside = Beside::new(&format!("{url}?sig=1"), Options::default());
+    let digest = fiche::Digest::of(b"");
+    for name in [
+        format!("\\\\{host}\\x"),
+        format!("http:{host}"),
+        "..\\..\\x".to_owned(),
+        "%2e%2e".to_owned(),
+        ".\t.".to_owned(),
+        "a?b#c".to_owned(),
+        "..".to_owned(),
+        String::new(),
+        "a/b".to_owned(),
+    ] {
+        let error = fiche::Resolve::open(&beside, &name, &digest).err().expect("nothing is there");
+        assert!(matches!(error, Error::Missing { .. }), "{name}: {error}");
+    }
+    assert!(elsewhere.asked().is_empty());
+    assert!(server.asked().iter().all(|(path, _)| path.starts_with("/dir/")), "only beside it");
+}
+
+#[test]
+fn what_a_server_says_of_lengths_takes_no_memory() {
+    use std::io::{BufRead, BufReader, Write};
+    // It claims an object of 2^62 bytes, of which it sends an end without end.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/a", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+            let (len, end) = (1u64 << 62, (1u64 << 62) - 1);
+            let head = format!(
+                "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes {}-{end}/{len}\r\nContent-Length: {len}\r\n\r\n",
+                len - 1000
+            );
+            let _ = stream.write_all(head.as_bytes());
+            while stream.write_all(&[0; 1 << 16]).is_ok() {}
+        }
+    });
+    let error = impatient().tail(1000).open(&url).unwrap_err();
+    assert!(error.to_string().contains("another range"), "{error}");
+}
+
+#[test]
+fn what_came_of_a_batch_is_not_asked_for_again() {
+    let (server, content) = (Server::start(), content(3_000_000));
+    let (file, ranges) = archive(&content, Packing::default());
+    let url = server.put("a", file.clone(), TAG);
+    let reader = Reader::open(Arc::new(impatient().retries(0).open(&url).unwrap())).unwrap();
+    reader.read_at(0, &mut [0; 10]).unwrap();
+    let _ = server.asked();
+    server.fault(Fault::Fails);
+    let mut bytes: Vec<Vec<u8>> = ranges.iter().step_by(5).map(|_| vec![0; 100]).collect();
+    let mut reads: Vec<(u64, &mut [u8])> =
+        ranges.iter().step_by(5).zip(&mut bytes).map(|(r, b)| (r.start, &mut b[..])).collect();
+    let results = reader.read_many_at(&mut reads);
+    let (good, bad) = (
+        results.iter().filter(|r| r.is_ok()).count(),
+        results.iter().filter(|r| r.is_err()).count(),
+    );
+    // Each third failed, without a second try: what is behind the first is an error as well, and soon.
+    assert!(bad > 0 && good + bad == bytes.len());
+    assert!(server.asked().len() <= bytes.len() + 1);
+}
+
+#[test]
 fn threads_share_one() {
     let (server, content) = (Server::start(), content(2_000_000));
     let (file, _) = with_dictionary(&content);

@@ -83,6 +83,8 @@ use crate::io::ReadAt;
 use crate::wire::{Put, Take, crc32c, crc32c_of};
 
 pub(crate) const HEADER_LEN: u64 = 32;
+/// The longest section that is read: the footer of an archive of some hundred PiB.
+const MAX_SECTION: u64 = 1 << 32;
 pub(crate) const TRAILER_LEN: u64 = 32;
 /// Position of the header's guard and its checksum.
 pub(crate) const GUARD_POS: u64 = 20;
@@ -266,7 +268,8 @@ impl Section {
     pub fn load(source: &dyn ReadAt, at: SectionRef, kind: Kind) -> Result<Section> {
         let corrupt = || Error::Corrupt { what: kind.what(), at: Place::Pos(at.pos) };
         let end = at.pos.checked_add(at.len).ok_or_else(corrupt)?;
-        if end > source.len() {
+        // How long a source is may be no more than what somebody says.
+        if end > source.len() || at.len > MAX_SECTION {
             return Err(corrupt());
         }
         let mut bytes = vec![0; usize::try_from(at.len).map_err(|_| corrupt())?];

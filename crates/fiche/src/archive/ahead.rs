@@ -1,6 +1,7 @@
 //! Where each read waits for something far away: what reads need is fetched together.
 
 use std::ops::Range;
+use std::sync::PoisonError;
 
 use crate::archive::reader::Inner;
 use crate::blocks::{Block, Coded};
@@ -34,9 +35,16 @@ impl Inner {
             distant.fetch(&tables);
         }
         let (mut ranges, coded) = self.stored_of(reads)?;
+        let mut alone = None;
         if coded.iter().any(|coded| coded.dictionary.is_some()) {
-            match self.shared.front(self.footer.chapters.first().map_or(0, |first| first.table.pos))
-            {
+            let first_table = self.footer.chapters.first().map_or(0, |first| first.table.pos);
+            if self.shared.front(first_table).is_some() {
+                let lock = self.shared.fetching.lock();
+                alone = Some(lock.unwrap_or_else(PoisonError::into_inner));
+            }
+            match self.shared.front(first_table) {
+                // Another thread has fetched it meanwhile.
+                Some(front) if distant.has(front.clone()) => {}
                 Some(front) => ranges.push(front),
                 None => {
                     coded.iter().try_for_each(|&coded| self.shared.waiting(coded, &mut ranges))?
@@ -46,6 +54,7 @@ impl Inner {
         if !ranges.is_empty() {
             distant.fetch(&ranges);
         }
+        drop(alone);
         Ok(())
     }
 

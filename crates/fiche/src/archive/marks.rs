@@ -50,7 +50,8 @@ impl Marks {
             return None;
         }
         let part = |i: u32| (word >> (3 + i * BITS)) as usize & ((1 << BITS) - 1);
-        Some(Mark { count: word as usize & 7, at: part(0), left: part(1), start: part(2) })
+        let mark = Mark { count: word as usize & 7, at: part(0), left: part(1), start: part(2) };
+        (mark.start <= start).then_some(mark)
     }
 
     /// Notes the marks of a block that has been verified, if its coding has them and there is one before
@@ -71,7 +72,7 @@ impl Marks {
             return;
         }
         let first = (slot * STEP - block.offset) as usize;
-        Coding::marks(bytes, first, STEP as usize, |mark| {
+        Coding::marks(bytes, block.len as usize, first, STEP as usize, |mark| {
             if let Some(page) = page_of(slot) {
                 let parts = [mark.at, mark.left, mark.start];
                 let word = parts.iter().rev().fold(1, |word, &part| word << BITS | part as u64);
@@ -106,6 +107,7 @@ mod tests {
     use crate::io::ReadAt;
     use crate::rlz::{Coder, Dictionary};
     use crate::testing::Random;
+    use crate::wire::Put;
 
     fn archive(coding: Coding, block_len: usize, content: &[u8]) -> Reader {
         let dictionary = Arc::new(Dictionary::new(content[..5000].to_vec()).unwrap());
@@ -154,6 +156,34 @@ mod tests {
             let marks = &reader.inner().marks;
             assert_eq!(marks.taken.load(Ordering::Relaxed) > 0, block_len < 1 << BITS);
         }
+    }
+
+    /// A block whose lengths add up to more than it has, as only a hostile file has them: its checksum is
+    /// right, and reads that need none of what is wrong are answered.
+    #[test]
+    fn a_hostile_block_marks_none_but_itself() {
+        let reader = archive(Coding::Uv, 16 << 10, &content(100_000));
+        let block = reader.inner().block_at(0).unwrap();
+        let mut stored = vec![2];
+        for len in [3000u64, u64::from(u32::MAX)] {
+            stored.put_varint(len);
+        }
+        stored.extend([0; 8 + CHECKSUM]);
+        let marks = Marks::default();
+        marks.note(&block, 9000, &stored, 1 << 20);
+        let next = Block { number: 1, offset: block.len, ..block };
+        for start in (0..block.len as usize).step_by(100) {
+            assert_eq!(marks.before(&next, start), None);
+            let known = marks.before(&block, start);
+            assert_eq!(
+                known.map(|mark| mark.start),
+                Some(if start < 4096 - 1024 { 0 } else { 3000 }),
+                "{start}"
+            );
+        }
+        // Were it there all the same, it is behind what is read.
+        let short = Block { offset: 2048, len: 1500, ..block };
+        assert_eq!(marks.before(&short, 1400), None);
     }
 
     #[test]

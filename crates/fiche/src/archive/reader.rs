@@ -715,6 +715,12 @@ impl ReadAt for Reader {
             let result = self.read_block_for(&block, &active, until, reads, &mut scratch);
             if let Err(error) = result {
                 active.iter().for_each(|&i| results[i] = Err(error.again()));
+                let is_far = self.inner.source.as_distant().is_some();
+                if is_far && matches!(error, Error::Io(_) | Error::Changed { .. }) {
+                    // It has been asked for often enough: the others would wait as long, one by one.
+                    order[next..].iter().for_each(|&i| results[i] = Err(error.again()));
+                    break;
+                }
             }
             active.retain(|&i| reads[i].0 + reads[i].1.len() as u64 > block_end);
             offset = block_end;
@@ -727,10 +733,13 @@ impl ReadAt for Reader {
 impl Reader {
     /// Fetches what the first of these reads need, in order; how many these are.
     fn fetch_some(&self, order: &[usize], reads: &[(u64, &mut [u8])]) -> usize {
+        // However little is read of a block, all that is stored of it is fetched.
+        let (footer, end) = (&self.inner.footer, self.inner.end);
+        let most = (BATCH * footer.blocks.max(1) / end.max(1)).clamp(1, 4096) as usize;
         let (mut some, mut sum) = (Vec::new(), 0);
         for &i in order {
             let (offset, len) = (reads[i].0, reads[i].1.len() as u64);
-            if sum + len > BATCH && sum > 0 {
+            if sum > 0 && (sum + len > BATCH || some.len() == most) {
                 break;
             }
             some.push(offset..offset + len.min(BATCH));

@@ -71,6 +71,8 @@ pub(super) struct Shared {
     source: Arc<dyn ReadAt>,
     slots: Vec<Slot>,
     known: Known,
+    /// Held while what lies before the first block is fetched: once is enough.
+    pub fetching: Mutex<()>,
 }
 
 struct Slot {
@@ -131,7 +133,8 @@ pub(super) fn model_payload(model: &coder::Model) -> Vec<u8> {
 impl Shared {
     pub fn new(source: Arc<dyn ReadAt>, found: &[SharedRef], known: Known) -> Shared {
         let slot = |&found: &SharedRef| Slot { found, item: Once::new(), dictionary: Once::new() };
-        Shared { source, slots: found.iter().map(slot).collect(), known }
+        let fetching = Mutex::default();
+        Shared { source, slots: found.iter().map(slot).collect(), known, fetching }
     }
 
     fn slot(&self, place: u32) -> Result<&Slot> {
@@ -384,9 +387,11 @@ impl Shared {
         let near = || self.slots.iter().filter(|slot| slot.found.at.end() <= first_table);
         let (first, last) = (near().next()?, near().next_back()?);
         let is_loaded = near().any(|slot| slot.item.cell.get().is_some());
-        let start = if self.known.cache.is_some() { first.found.at.pos } else { 0 };
+        let may_be_known = self.known.cache.is_some() || !self.known.dictionaries.is_empty();
+        let start = if may_be_known { first.found.at.pos } else { 0 };
         let range = start..last.found.at.end();
-        (!is_loaded && range.end - range.start <= MOST).then_some(range)
+        let len = range.end.checked_sub(range.start)?;
+        (!is_loaded && len <= MOST).then_some(range)
     }
 
     /// What a block that is coded so is decoded with.

@@ -158,20 +158,20 @@ fn go_on(bytes: &[u8], count: usize, start: usize, near: Found) -> Option<Found>
     None
 }
 
-/// For each multiple of `step` behind `first`, the factor in which that byte is. As [`seek`] has the
-/// lengths.
+/// For each multiple of `step` behind `first` and below `text_len`, the factor in which that byte is. As
+/// [`seek`] has the lengths, which may add up to anything.
 pub(super) fn seek_all(
     bytes: &[u8],
-    count: usize,
+    (count, text_len): (usize, usize),
     first: usize,
     step: usize,
     mut put: impl FnMut(Found),
 ) -> Option<()> {
     let (mut found, mut next) = (Found::FIRST, first);
-    while found.factor < count {
+    while found.factor < count && next < text_len {
         let (len, at) = one(bytes, found.at)?;
         let end = found.start + len.max(1) as usize;
-        while next < end {
+        while next < end.min(text_len) {
             put(found);
             next += step;
         }

@@ -184,8 +184,14 @@ impl Coding {
 
     /// Of a block of a coding that has them, the mark of the factor in which byte `first` is, and of
     /// every one `step` bytes further, as far as the block goes.
-    pub(crate) fn marks(stored: &[u8], first: usize, step: usize, put: impl FnMut(Mark)) {
-        let _ = plain::marks(stored, first, step, put);
+    pub(crate) fn marks(
+        stored: &[u8],
+        block_len: usize,
+        first: usize,
+        step: usize,
+        put: impl FnMut(Mark),
+    ) {
+        let _ = plain::marks(stored, block_len, first, step, put);
     }
 
     /// True where decoding as far as `end` of a block of `len` bytes costs less than all of it.

@@ -161,12 +161,13 @@ impl Mark {
 /// The marks of the factors in which byte `first` of a block is, and every one `step` bytes further.
 pub(super) fn marks(
     stored: &[u8],
+    block_len: usize,
     first: usize,
     step: usize,
     mut put: impl FnMut(Mark),
 ) -> Option<()> {
     let Mark { at, left, count, .. } = Mark::first(stored, stored.len())?;
-    lens::seek_all(&stored[at - 1..], left, first, step, |found| {
+    lens::seek_all(&stored[at - 1..], (left, block_len), first, step, |found| {
         let (at, left) = (at - 1 + found.at, left - found.factor);
         put(Mark { at, left, count, start: found.start });
     })
