@@ -235,6 +235,9 @@ impl fmt::Debug for Remote {
 /// What a request answers: of which object, from where on, and its bytes.
 type Answer = (ObjectMeta, u64, Bytes);
 
+/// Pieces that came, with where they start, and what went wrong with others.
+type Fetched = (Vec<(u64, Bytes)>, Result<()>);
+
 /// One range of an object, which is the one that was pinned. Answers that break off are asked for again.
 async fn get(
     object: &Object,
@@ -326,8 +329,8 @@ impl Remote {
         self.near.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fetches ranges: merged, cut into parts, in parallel. What came, and what went wrong with others.
-    fn fetch_now(&self, ranges: &[Range<u64>]) -> Result<(Vec<(u64, Bytes)>, Result<()>)> {
+    /// Fetches ranges: merged, cut into parts, in parallel.
+    fn fetch_now(&self, ranges: &[Range<u64>]) -> Result<Fetched> {
         let Options { gap, part, parallel, retries, .. } = self.inner.options;
         let asked: Vec<Range<u64>> = merged(ranges, gap)
             .into_iter()
