@@ -19,19 +19,31 @@ use fiche::{FileSource, ReadAt};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// The folders of all crates in the dependency graph, as cargo lists them.
+/// What cargo says of the library.
+fn cargo(args: &[&str]) -> Outcome<String> {
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let mut command = Command::new(env!("CARGO"));
+    command.args(args).args(["--manifest-path", manifest]).stderr(Stdio::null());
+    Ok(String::from_utf8(command.output()?.stdout)?)
+}
+
+/// The folders of the crates that the library is built and tested with here.
 fn sources() -> Outcome<Vec<PathBuf>> {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--manifest-path"])
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
-        .stderr(Stdio::null())
-        .output()?;
-    let text = String::from_utf8(output.stdout)?;
+    let tree = cargo(&["tree", "--package", "fiche", "--prefix", "none", "--format", "{p}"])?;
+    let crates: BTreeSet<String> = tree
+        .lines()
+        .filter_map(|line| line.split_once(" v"))
+        .map(|(name, rest)| format!("{name}-{}", rest.split(' ').next().unwrap_or(rest)))
+        .collect();
+    let text = cargo(&["metadata", "--format-version", "1"])?;
     let paths =
         text.split("\"manifest_path\":\"").skip(1).filter_map(|rest| rest.split('"').next());
     let folders: BTreeSet<PathBuf> = paths
         .filter_map(|path| Path::new(path).parent())
         .filter(|path| path.components().any(|part| part.as_os_str() == "registry"))
+        .filter(|path| {
+            path.file_name().is_some_and(|name| crates.contains(&*name.to_string_lossy()))
+        })
         .map(Path::to_owned)
         .collect();
     Ok(folders.into_iter().collect())
@@ -125,7 +137,10 @@ fn main() -> Outcome<()> {
     let root = folders.first().and_then(|path| path.parent()).ok_or("cargo lists no sources")?;
     let file = folder.join("sources.fiche");
 
-    println!("Packing the sources of the {} crates that fiche is built from ...", folders.len());
+    println!(
+        "Packing the sources of the {} crates that the library is built and tested with ...",
+        folders.len()
+    );
     let (packed, seconds) = pack(&folders, &file, None)?;
     let rate = packed.bytes as f64 / 1e6 / seconds;
     println!("  {} records, {} bytes, {rate:.0} MB/s", packed.records, packed.bytes);
