@@ -166,6 +166,8 @@ fn points(name: &str, data: &[u8], coder: &Arc<Coder>, len: usize) {
     std::fs::write(path.path(), &file).expect("writing");
     let open =
         |source: Arc<dyn ReadAt>| OpenOptions::default().cache(0).open(source).expect("open");
+    let source = || FileSource::open(path.path()).expect("open");
+    let kept = Reader::open(Arc::new(source())).expect("open");
     let through = move |reader: Reader, points: usize| -> Box<dyn FnMut() -> (u64, u64)> {
         let mut buf = vec![0; len];
         Box::new(move || {
@@ -181,9 +183,23 @@ fn points(name: &str, data: &[u8], coder: &Arc<Coder>, len: usize) {
             (POINTS as u64 / times, 0)
         })
     };
+    let batches = |reader: Reader| -> Box<dyn FnMut() -> (u64, u64)> {
+        const BATCH: usize = 1000;
+        let mut room = vec![0; BATCH * len];
+        Box::new(move || {
+            let mut random = Random(7);
+            for _ in 0..POINTS / BATCH {
+                let place = |buf| (random.below(reader.len() - len as u64), buf);
+                let mut reads: Vec<_> = room.chunks_exact_mut(len).map(place).collect();
+                let results = reader.read_many_at(&mut reads);
+                assert!(results.iter().all(Result::is_ok), "read");
+            }
+            (POINTS as u64, 0)
+        })
+    };
     // What no reader of a file can be below: the stored bytes of a block, fetched and not looked at.
     let blocks_stored = data.len().div_ceil(BLOCK);
-    let (stored, bare) = (file.len() / blocks_stored, FileSource::open(path.path()).expect("open"));
+    let (stored, bare) = (file.len() / blocks_stored, source());
     let fetches = move || {
         let (mut random, mut buf) = (Random(7), vec![0; stored]);
         for _ in 0..POINTS {
@@ -211,11 +227,10 @@ fn points(name: &str, data: &[u8], coder: &Arc<Coder>, len: usize) {
     };
     let cases: Vec<Case<'_>> = vec![
         ("whole blocks without archive".into(), Box::new(whole_blocks)),
-        ("archive in memory".into(), through(open(Arc::new(file)), POINTS)),
-        (
-            "archive in a cached file".into(),
-            through(open(Arc::new(FileSource::open(path.path()).expect("open"))), POINTS),
-        ),
+        ("archive in memory".into(), through(open(Arc::new(file.clone())), POINTS)),
+        ("archive in memory by a thousand".into(), batches(open(Arc::new(file)))),
+        ("archive in a cached file".into(), through(open(Arc::new(source())), POINTS)),
+        ("archive in a file with blocks kept".into(), through(kept, POINTS)),
         ("a block's stored bytes from the file".into(), Box::new(fetches)),
         ("lz4 archive in memory".into(), through(open(Arc::new(lz4)), few)),
         ("zstd 19 archive in memory".into(), through(open(Arc::new(zstd)), few)),

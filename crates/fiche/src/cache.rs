@@ -54,10 +54,15 @@ impl<V> Cache<V> {
         Some(slot.value.clone())
     }
 
+    /// True for what is not too heavy to be kept.
+    pub fn takes(&self, weight: u64) -> bool {
+        weight <= self.capacity
+    }
+
     /// Keeps a value, and hands back one that is kept no longer, so that its
     /// memory can be used again. A value heavier than a shard is handed back itself.
     pub fn insert(&self, key: u64, value: Arc<V>, weight: u64) -> Option<Arc<V>> {
-        if weight > self.capacity {
+        if !self.takes(weight) {
             return Some(value);
         }
         let mut shard = self.shard(key);

@@ -15,17 +15,18 @@ fn random_reads_allocate_nothing_in_the_steady_state() {
     let codecs = [Codec::Copy, Codec::Lz4, Codec::Deflate, Codec::Zstd];
     let dictionary = Arc::new(Dictionary::new(content[..64 << 10].to_vec()).unwrap());
     let coder = |coding| Coder::new(coding, dictionary.clone()).unwrap().probe(&content[..9_000]);
-    let with_coders = Coding::ALL
-        .map(|coding| (coding.name(), Options::default().coder(Arc::new(coder(coding)))));
-    let plain = codecs.map(|codec| (codec.name(), Options::default().codec(codec)));
-    for (name, options) in plain.into_iter().chain(with_coders) {
+    let with_coders = Coding::ALL.map(|coding| {
+        (coding.name(), Options::default().coder(Arc::new(coder(coding))), coding.has_point_reads())
+    });
+    let plain = codecs.map(|codec| (codec.name(), Options::default().codec(codec), false));
+    for (name, options, has_pieces) in plain.into_iter().chain(with_coders) {
         let mut writer = Writer::new(Vec::new(), options).unwrap();
         writer.write_all(&content).unwrap();
         let file = writer.finish().unwrap();
         // Without a cache, with one that always evicts, and with one that holds all.
         for cache in [0, 1 << 20, 64 << 20] {
             let source = Arc::new(Behind::new(file.clone()));
-            let reader: Reader = OpenOptions::default().cache(cache).open(source).unwrap();
+            let reader: Reader = OpenOptions::default().cache(cache).open(source.clone()).unwrap();
             let (mut random, mut buf) = (Random(2), vec![0; 40_000]);
             let mut read = |reads: usize| {
                 for _ in 0..reads {
@@ -36,8 +37,11 @@ fn random_reads_allocate_nothing_in_the_steady_state() {
                 }
             };
             read(2_000);
+            let before = source.reads();
             let counted = allocation_counter::measure(|| read(500));
-            assert_eq!(counted.count_total, 0, "{name}, cache of {cache}");
+            // What is kept as it is stored has room of its own: the first and the last block of a read.
+            let kept = if has_pieces && cache > 0 { 4 * (source.reads() - before) } else { 0 };
+            assert!(counted.count_total <= kept, "{name}, cache of {cache}");
         }
     }
 }

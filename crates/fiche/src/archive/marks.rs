@@ -97,6 +97,25 @@ impl Marks {
     }
 }
 
+/// Which blocks were verified: a bit for each, once the first one was.
+#[derive(Default)]
+pub(super) struct Verified(OnceLock<Vec<AtomicU64>>);
+
+impl Verified {
+    pub fn has(&self, block: u64) -> bool {
+        let word = self.0.get().and_then(|words| words.get(block as usize / 64));
+        word.is_some_and(|word| word.load(Ordering::Relaxed) >> (block % 64) & 1 == 1)
+    }
+
+    /// Notes one of so many blocks.
+    pub fn set(&self, block: u64, blocks: u64) {
+        let words = || (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        if let Some(word) = self.0.get_or_init(words).get(block as usize / 64) {
+            word.fetch_or(1 << (block % 64), Ordering::Relaxed);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;

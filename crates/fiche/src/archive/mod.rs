@@ -28,6 +28,7 @@
 
 mod ahead;
 mod append;
+mod batch;
 mod compress;
 mod content;
 mod decode;
@@ -39,6 +40,7 @@ mod items;
 mod look;
 mod marks;
 mod merge;
+mod open;
 mod options;
 mod place;
 mod plan;
@@ -46,12 +48,12 @@ mod reader;
 mod rebuild;
 mod record;
 mod recover;
-
 mod restore;
 mod shared;
 mod spare;
 mod stream;
 mod verify;
+mod window;
 mod writer;
 
 pub use append::{Appending, append};
@@ -60,11 +62,11 @@ pub use content::Content;
 pub use folder::{Folder, Packed};
 pub use info::Info;
 pub use merge::merge;
+pub use open::OpenOptions;
 pub use options::{Method, Options};
-pub use reader::{OpenOptions, Reader};
+pub use reader::Reader;
 pub use record::Record;
 pub use recover::Recovered;
-
 pub use restore::{Failure, Restore, Restored};
 pub use shared::DictionaryCache;
 pub use stream::Stream;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::archive::decode::has_point_reads;
-use crate::archive::reader::{Inner, Reader};
+use crate::archive::reader::{Inner, Reader, kept_at};
 use crate::blocks::Block;
 use crate::error::{Error, Result};
 use crate::io::ReadAt;
@@ -55,10 +55,12 @@ impl Reader {
 }
 
 impl Inner {
-    /// True for a block that is decoded whole and kept.
+    /// True for a block that is kept, decoded whole or as it is stored.
     pub fn is_at_hand(&self, block: &Block) -> bool {
+        if has_point_reads(block) {
+            return self.cache.get(kept_at(block)).is_some();
+        }
         let cached = self.cache.get(block.number);
-        !has_point_reads(block)
-            && cached.is_some_and(|bytes| bytes.as_slice().len() as u64 == block.len)
+        cached.is_some_and(|bytes| bytes.as_slice().len() as u64 == block.len)
     }
 }

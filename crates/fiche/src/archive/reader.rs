@@ -1,120 +1,26 @@
 //! Reads any piece of an archive, from any thread.
 
-use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::archive::ahead::BATCH;
-use crate::archive::decode::{Decoding, decode_block, has_point_reads, place, reach};
+use crate::archive::decode::{decode_block, has_point_reads, reach};
 use crate::archive::format::{ChapterRef, Footer};
-use crate::archive::marks::Marks;
+use crate::archive::marks::{Marks, Verified};
+use crate::archive::open::OpenOptions;
 use crate::archive::record::Record;
-use crate::archive::shared::{DictionaryCache, Known, Shared};
+use crate::archive::shared::Shared;
 use crate::archive::stream::Stream;
+use crate::archive::window::Scratch;
 use crate::blocks::{Block, Table};
 use crate::cache::Cache;
-use crate::envelope::{self, Container, HEADER_LEN, Kind as SectionKind, Section, SectionRef};
+use crate::envelope::{HEADER_LEN, Kind as SectionKind, Section, SectionRef};
 use crate::error::{Error, Place, Result};
-use crate::io::{ReadAt, Resolve, within};
+use crate::io::{ReadAt, within};
 use crate::records::{Entry, Index, Kind};
 use crate::rlz::coder::Begin;
 use crate::rlz::{Coding, Dictionary};
 use crate::wire::Digest;
-
-/// Stored bytes that neighbouring blocks are fetched in at once.
-const FETCH: u64 = 1 << 20;
-
-/// How an archive is read.
-#[derive(Clone)]
-pub struct OpenOptions {
-    cache: u64,
-    known: Known,
-}
-
-impl fmt::Debug for OpenOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OpenOptions").field("cache", &self.cache).finish_non_exhaustive()
-    }
-}
-
-impl Default for OpenOptions {
-    /// A cache of 64 MiB.
-    fn default() -> OpenOptions {
-        OpenOptions { cache: 64 << 20, known: Known::default() }
-    }
-}
-
-impl OpenOptions {
-    /// How many bytes of decoded blocks to keep for the next read. Only blocks
-    /// that a read needed a part of are kept; 0 keeps none. A block longer than
-    /// a quarter of this is not kept.
-    #[must_use]
-    pub fn cache(self, bytes: u64) -> OpenOptions {
-        OpenOptions { cache: bytes, ..self }
-    }
-
-    /// A dictionary at hand, which is taken wherever the archive needs one of its digest: in
-    /// place of a file beside it, or of one in the archive that is damaged. May be called often.
-    #[must_use]
-    pub fn dictionary(mut self, dictionary: Arc<Dictionary>) -> OpenOptions {
-        self.known.dictionaries.push(dictionary);
-        self
-    }
-
-    /// How the dictionary files are found that an archive names; without it, none is.
-    #[must_use]
-    pub fn resolve(mut self, resolve: Arc<dyn Resolve>) -> OpenOptions {
-        self.known.resolve = Some(resolve);
-        self
-    }
-
-    /// Where dictionaries are kept that were loaded once.
-    #[must_use]
-    pub fn dictionary_cache(mut self, cache: Arc<dyn DictionaryCache>) -> OpenOptions {
-        self.known.cache = Some(cache);
-        self
-    }
-
-    pub(super) fn known(&self) -> &Known {
-        &self.known
-    }
-
-    /// Opens an archive with these options.
-    ///
-    /// # Errors
-    /// Those of [`Reader::open`].
-    pub fn open(&self, source: Arc<dyn ReadAt>) -> Result<Reader> {
-        if source.as_distant().is_some()
-            && let Ok((section, footer)) = read_footer(&source, source.len())
-        {
-            // The end says all that is needed of the beginning, which would be waited for.
-            return Ok(Reader::new(source.clone(), source.len(), section, footer, self));
-        }
-        let header = envelope::read_header(&source, Container::Archive)?;
-        let whole = read_footer(&source, source.len());
-        // A guard that is set tells of an append that was cut off (or goes on): then the
-        // archive is what it was before. With a trailer at its end the append was not
-        // cut off: what is damaged then must not be taken for what never was.
-        let (end, section, footer) = match (whole, header.guard) {
-            (Ok((section, footer)), _) => (source.len(), section, footer),
-            (Err(_), Some(guard))
-                if guard < source.len() && !envelope::ends_with_trailer(&source)? =>
-            {
-                let (section, footer) = read_footer(&source, guard)?;
-                (guard, section, footer)
-            }
-            (Err(error), _) => return Err(error),
-        };
-        header.valid?;
-        Ok(Reader::new(source, end, section, footer, self))
-    }
-}
-
-fn read_footer(source: &dyn ReadAt, end: u64) -> Result<(SectionRef, Footer)> {
-    let at = envelope::read_trailer(source, end)?;
-    Ok((at, Footer::load(source, at)?))
-}
 
 /// An archive that is open for reading; itself the bytes of all its content.
 ///
@@ -141,91 +47,11 @@ pub(super) struct Inner {
     /// Of a recovered archive: the record of which only the beginning is left, and where in the
     /// content what is left of it ends.
     pub incomplete: Option<(u64, u64)>,
+    /// Decoded blocks by their numbers, and stored ones that were verified by [`kept_at`].
     pub cache: Cache<Vec<u8>>,
     /// Boxed, so that taking one and giving it back moves a pointer.
     #[expect(clippy::vec_box, reason = "a scratch is hundreds of bytes")]
     scratch: Mutex<Vec<Box<Scratch>>>,
-}
-
-/// Which blocks were verified: a bit for each, once the first one was.
-#[derive(Default)]
-struct Verified(OnceLock<Vec<AtomicU64>>);
-
-impl Verified {
-    fn has(&self, block: u64) -> bool {
-        let word = self.0.get().and_then(|words| words.get(block as usize / 64));
-        word.is_some_and(|word| word.load(Ordering::Relaxed) >> (block % 64) & 1 == 1)
-    }
-
-    /// Notes one of so many blocks.
-    fn set(&self, block: u64, blocks: u64) {
-        let words = || (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        if let Some(word) = self.0.get_or_init(words).get(block as usize / 64) {
-            word.fetch_or(1 << (block % 64), Ordering::Relaxed);
-        }
-    }
-}
-
-/// What a thread works with while it reads. Reused, so that reading allocates
-/// nothing once it runs.
-#[derive(Default)]
-struct Scratch {
-    decode: Decoding,
-    window: Window,
-    /// A buffer for a block that is needed in part, ready to go into the cache.
-    spare: Option<Arc<Vec<u8>>>,
-}
-
-/// Stored bytes that were fetched: of one block, or of neighbours.
-#[derive(Default)]
-struct Window {
-    bytes: Vec<u8>,
-    pos: u64,
-    len: usize,
-    /// Where the stored bytes end that were fetched from far away.
-    fetched: u64,
-}
-
-impl Window {
-    fn holds(&self, block: &Block) -> bool {
-        block.pos >= self.pos && block.end() <= self.pos + self.len as u64
-    }
-
-    /// The stored bytes of a block; when they are not here yet, they are fetched
-    /// with what follows up to `until`, in pieces of `FETCH`.
-    fn stored<'a>(
-        &'a mut self,
-        source: &'a dyn ReadAt,
-        block: &Block,
-        until: u64,
-    ) -> Result<&'a [u8]> {
-        let len = block.stored_len as usize;
-        if let Some(all) = source.as_bytes() {
-            let start = usize::try_from(block.pos).unwrap_or(usize::MAX);
-            let cut = Error::Corrupt { what: "stored block", at: place(block) };
-            return all.get(start..).and_then(|rest| rest.get(..len)).ok_or(cut);
-        }
-        if !self.holds(block) {
-            let wanted = until
-                .saturating_sub(block.pos)
-                .clamp(block.stored_len, FETCH.max(block.stored_len));
-            if self.bytes.len() < wanted as usize {
-                self.bytes.resize(wanted as usize, 0);
-            }
-            self.len = 0;
-            if until > block.pos + FETCH
-                && block.pos + wanted > self.fetched
-                && let Some(distant) = source.as_distant()
-            {
-                self.fetched = until.min(block.pos + BATCH);
-                distant.fetch(&[block.pos..self.fetched]);
-            }
-            source.read_at(block.pos, &mut self.bytes[..wanted as usize])?;
-            (self.pos, self.len) = (block.pos, wanted as usize);
-        }
-        let start = (block.pos - self.pos) as usize;
-        Ok(&self.bytes[start..start + len])
-    }
 }
 
 impl Reader {
@@ -465,14 +291,14 @@ impl Reader {
         Ok(Stream::new(self.clone(), std::iter::once(range), threads))
     }
 
-    fn scratch(&self) -> Box<Scratch> {
+    pub(super) fn scratch(&self) -> Box<Scratch> {
         let mut free = self.inner.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let mut scratch = free.pop().unwrap_or_default();
-        (scratch.window.len, scratch.window.fetched) = (0, 0);
+        scratch.window.clear();
         scratch
     }
 
-    fn give_back(&self, scratch: Box<Scratch>) {
+    pub(super) fn give_back(&self, scratch: Box<Scratch>) {
         self.inner.scratch.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
     }
 }
@@ -504,7 +330,7 @@ impl Inner {
     }
 
     /// Decodes the first bytes of a block, as many as `buf` has.
-    fn decode(
+    pub fn decode(
         &self,
         block: &Block,
         until: u64,
@@ -515,7 +341,7 @@ impl Inner {
     }
 
     /// Decodes the bytes of a block from `start` on, as many as `buf` has.
-    fn decode_piece(
+    pub fn decode_piece(
         &self,
         block: &Block,
         start: usize,
@@ -523,12 +349,17 @@ impl Inner {
         buf: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let Scratch { window, decode, .. } = scratch;
-        let stored = window.stored(&*self.source, block, until)?;
+        let Scratch { window, decode, spare } = scratch;
         // What lies in memory stays as it is: to read all of a block for a few bytes of it would be
-        // most of the work. What is read from a file is read again, and may be damaged by then.
-        let stays = self.source.as_bytes().is_some() && has_point_reads(block);
-        let is_verified = stays && self.verified.has(block.number);
+        // most of the work. What is read from a file again may be damaged by then, unless we kept it.
+        let has_pieces = has_point_reads(block);
+        let stays = has_pieces && self.source.as_bytes().is_some();
+        let kept = if has_pieces && !stays { self.cache.get(kept_at(block)) } else { None };
+        let stored = match &kept {
+            Some(bytes) => bytes.as_slice(),
+            None => window.stored(&*self.source, block, until)?,
+        };
+        let is_verified = kept.is_some() || stays && self.verified.has(block.number);
         if is_verified && let Some(coding) = Coding::from_number(block.coded.number) {
             // On its way while the mark is: what is known then is asked for exactly.
             coding.ask(stored, start, block.len as usize);
@@ -536,11 +367,19 @@ impl Inner {
         let mark = if is_verified { self.marks.before(block, start) } else { None };
         let begin = Begin { at: start, mark };
         decode_block(&self.shared, block, stored, begin, buf, decode, is_verified)?;
-        if stays && !is_verified {
-            self.verified.set(block.number, self.footer.blocks);
-        } else if is_verified && mark.is_none() {
+        if is_verified && mark.is_none() {
             // What is read a second time may well be read a third time.
             self.marks.note(block, start, stored, self.footer.len);
+        } else if stays && !is_verified {
+            self.verified.set(block.number, self.footer.blocks);
+        } else if has_pieces
+            && !is_verified
+            && (buf.len() as u64) < block.len
+            && self.cache.takes(block.stored_len)
+        {
+            // Its own room: buffers that are used again would grow to the longest of all.
+            let bytes = Arc::new(stored.to_vec());
+            *spare = self.cache.insert(kept_at(block), bytes, block.stored_len);
         }
         Ok(())
     }
@@ -548,7 +387,7 @@ impl Inner {
     /// The bytes of a block up to `end` at least: from the cache, or decoded and put there.
     /// `with` gets them. With `stop`, what is not needed is not decoded where
     /// that saves something; but a block that is looked at again is decoded whole.
-    fn with_block<T>(
+    pub fn with_block<T>(
         &self,
         block: &Block,
         (end, stop): (usize, bool),
@@ -564,10 +403,7 @@ impl Inner {
             true => reach(block, end),
             false => block.len as usize,
         };
-        let mut bytes = scratch.spare.take().unwrap_or_default();
-        if Arc::get_mut(&mut bytes).is_none() {
-            bytes = Arc::default();
-        }
+        let mut bytes = own(scratch.spare.take());
         if let Some(buf) = Arc::get_mut(&mut bytes) {
             // Room for all of it: buffers are used again for other blocks.
             buf.truncate(len);
@@ -641,6 +477,16 @@ impl Inner {
     }
 }
 
+/// Where the stored bytes of a block are kept in the cache.
+pub(super) fn kept_at(block: &Block) -> u64 {
+    !block.number
+}
+
+/// A buffer that nobody else has: this one, if it can be.
+fn own(spare: Option<Arc<Vec<u8>>>) -> Arc<Vec<u8>> {
+    spare.filter(|bytes| Arc::strong_count(bytes) == 1).unwrap_or_default()
+}
+
 /// Loads a chapter's table and checks that it is the one the footer means.
 pub(super) fn load_table(source: &dyn ReadAt, chapter: &ChapterRef) -> Result<Table> {
     let section = Section::load(source, chapter.table, SectionKind::ChapterTable)?;
@@ -667,160 +513,6 @@ impl ReadAt for Reader {
     /// Sorts the reads, fetches neighbouring blocks at once, and decodes each
     /// block once, however many reads need it.
     fn read_many_at(&self, reads: &mut [(u64, &mut [u8])]) -> Vec<Result<()>> {
-        let mut results: Vec<Result<()>> = reads
-            .iter()
-            .map(|(offset, buf)| within(*offset, buf.len(), self.len()).map(drop))
-            .collect();
-        let mut order: Vec<usize> =
-            (0..reads.len()).filter(|&i| results[i].is_ok() && !reads[i].1.is_empty()).collect();
-        order.sort_unstable_by_key(|&i| reads[i].0);
-        let mut scratch = self.scratch();
-        // Reads that begin before the end of the block at hand and go on behind its start.
-        let mut active: Vec<usize> = Vec::new();
-        let mut next = 0;
-        let mut offset = 0;
-        let mut fetched = 0;
-        while next < order.len() || !active.is_empty() {
-            if next >= fetched && self.inner.source.as_distant().is_some() {
-                fetched = next + self.fetch_some(&order[next..], reads);
-            }
-            if active.is_empty() {
-                offset = reads[order[next]].0;
-            }
-            let block = match self.inner.block_at(offset) {
-                Ok(block) => block,
-                Err(error) => {
-                    // Without its table nothing of the chapter can be read.
-                    let chapter = &self.inner.footer.chapters[self.inner.chapter_at(offset)];
-                    let end = chapter.offset + chapter.len;
-                    while next < order.len() && reads[order[next]].0 < end {
-                        active.push(order[next]);
-                        next += 1;
-                    }
-                    active.iter().for_each(|&i| results[i] = Err(error.again()));
-                    active.retain(|&i| reads[i].0 + reads[i].1.len() as u64 > end);
-                    offset = end;
-                    continue;
-                }
-            };
-            let block_end = block.offset + block.len;
-            while next < order.len() && reads[order[next]].0 < block_end {
-                active.push(order[next]);
-                next += 1;
-            }
-            let until = match scratch.window.holds(&block) {
-                true => block.end(),
-                false => self.fetch_until(&block, &active, &order[next..], reads),
-            };
-            let result = self.read_block_for(&block, &active, until, reads, &mut scratch);
-            if let Err(error) = result {
-                active.iter().for_each(|&i| results[i] = Err(error.again()));
-                let is_far = self.inner.source.as_distant().is_some();
-                if is_far && matches!(error, Error::Io(_) | Error::Changed { .. }) {
-                    // It has been asked for often enough: the others would wait as long, one by one.
-                    order[next..].iter().for_each(|&i| results[i] = Err(error.again()));
-                    break;
-                }
-            }
-            active.retain(|&i| reads[i].0 + reads[i].1.len() as u64 > block_end);
-            offset = block_end;
-        }
-        self.give_back(scratch);
-        results
-    }
-}
-
-impl Reader {
-    /// Fetches what the first of these reads need, in order; how many these are.
-    fn fetch_some(&self, order: &[usize], reads: &[(u64, &mut [u8])]) -> usize {
-        // However little is read of a block, all that is stored of it is fetched.
-        let (footer, end) = (&self.inner.footer, self.inner.end);
-        let most = (BATCH * footer.blocks.max(1) / end.max(1)).clamp(1, 4096) as usize;
-        let (mut some, mut sum) = (Vec::new(), 0);
-        for &i in order {
-            let (offset, len) = (reads[i].0, reads[i].1.len() as u64);
-            if sum > 0 && (sum + len > BATCH || some.len() == most) {
-                break;
-            }
-            some.push(offset..offset + len.min(BATCH));
-            sum += len;
-        }
-        self.inner.fetch(&some);
-        some.len()
-    }
-
-    /// Where the stored bytes end that should be fetched together with `block`:
-    /// as far as these reads, and those that `later` lists in order, need block
-    /// after block without a gap.
-    fn fetch_until(
-        &self,
-        block: &Block,
-        active: &[usize],
-        later: &[usize],
-        reads: &[(u64, &mut [u8])],
-    ) -> u64 {
-        let chapter = self.inner.chapter_at(block.offset);
-        let chapter_end = {
-            let c = &self.inner.footer.chapters[chapter];
-            c.offset + c.len
-        };
-        let Ok(table) = self.inner.table(chapter) else { return block.end() };
-        let end_of = |i: usize| reads[i].0 + reads[i].1.len() as u64;
-        let last_of = |end: u64| table.find(end.min(chapter_end) - 1);
-        let mut last = last_of(active.iter().map(|&i| end_of(i)).max().unwrap_or(block.offset + 1));
-        for &i in later {
-            let far = last.end() > block.pos + FETCH;
-            if far || reads[i].0 > last.offset + last.len || reads[i].0 >= chapter_end {
-                break;
-            }
-            let end = end_of(i);
-            if end > last.offset + last.len {
-                last = last_of(end);
-            }
-        }
-        last.end()
-    }
-
-    /// Decodes a block once for all the reads in `active`, each of which needs some of it.
-    fn read_block_for(
-        &self,
-        block: &Block,
-        active: &[usize],
-        until: u64,
-        reads: &mut [(u64, &mut [u8])],
-        scratch: &mut Scratch,
-    ) -> Result<()> {
-        let part = |start: u64, len: usize| -> (Range<usize>, Range<usize>) {
-            let from = start.max(block.offset);
-            let to = (start + len as u64).min(block.offset + block.len);
-            let in_read = (from - start) as usize..(to - start) as usize;
-            (in_read, (from - block.offset) as usize..(to - block.offset) as usize)
-        };
-        if let &[only] = active {
-            let (start, buf) = &mut reads[only];
-            let (in_read, in_block) = part(*start, buf.len());
-            if in_block.len() as u64 == block.len && self.inner.cache.get(block.number).is_none() {
-                return self.inner.decode(block, until, &mut buf[in_read], scratch);
-            }
-        }
-        let needed = |&i: &usize| part(reads[i].0, reads[i].1.len()).1;
-        let sum: usize = active.iter().map(|i| needed(i).len()).sum();
-        if has_point_reads(block) && (sum as u64) < block.len {
-            for &i in active {
-                let (start, buf) = &mut reads[i];
-                let (in_read, in_block) = part(*start, buf.len());
-                let buf = &mut buf[in_read];
-                self.inner.decode_piece(block, in_block.start, until, buf, scratch)?;
-            }
-            return Ok(());
-        }
-        let end = active.iter().map(|i| needed(i).end).max().unwrap_or(0);
-        self.inner.with_block(block, (end, true), until, scratch, |bytes| {
-            for &i in active {
-                let (start, buf) = &mut reads[i];
-                let (in_read, in_block) = part(*start, buf.len());
-                buf[in_read].copy_from_slice(&bytes[in_block]);
-            }
-        })
+        self.read_batch(reads)
     }
 }

@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::archive::format::{ChapterRef, Footer, SharedRef};
-use crate::archive::reader::{OpenOptions, Reader, load_table};
+use crate::archive::open::OpenOptions;
+use crate::archive::reader::{Reader, load_table};
 use crate::archive::rebuild::Rebuilder;
 use crate::archive::shared::Shared;
 use crate::blocks::{MAX_SHARED, Table};
@@ -130,7 +131,7 @@ impl Chapters {
         cut: bool,
         options: &OpenOptions,
     ) -> Result<()> {
-        let shared = Shared::new(source.clone(), &footer.shared, options.known().clone());
+        let shared = Shared::new(source.clone(), &footer.shared, options.known.clone());
         let mut rebuilder = Rebuilder::new(source.clone(), shared);
         let mut end = HEADER_LEN;
         let chapters = std::mem::take(&mut footer.chapters);

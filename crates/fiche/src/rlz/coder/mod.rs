@@ -162,8 +162,9 @@ impl Coding {
         cfg!(feature = "zlib") || !deflates
     }
 
-    /// True where a read of a few bytes costs only the factors that it needs.
-    pub(crate) fn has_point_reads(self) -> bool {
+    /// True where a read of a few bytes costs only the factors that it needs, and not a whole block.
+    #[must_use]
+    pub fn has_point_reads(self) -> bool {
         matches!(self, Coding::Uv | Coding::Pv | Coding::Fast)
     }
 

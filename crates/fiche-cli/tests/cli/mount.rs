@@ -1,43 +1,39 @@
 //! `fiche mount` as people use it.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::ops::Deref;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-struct Place(tempfile::TempDir);
+use crate::place::Place;
 
-impl Place {
-    /// A folder with an archive of two files, and one to mount it at. `None`, and said so, where
-    /// nothing can be mounted.
-    fn new() -> Option<Place> {
+/// A folder with an archive of two files, and one to mount it at; unmounted at the end.
+struct Mounted(Place);
+
+impl Deref for Mounted {
+    type Target = Place;
+
+    fn deref(&self) -> &Place {
+        &self.0
+    }
+}
+
+impl Mounted {
+    /// `None`, and said so, where nothing can be mounted.
+    fn new() -> Option<Mounted> {
         if !Path::new("/dev/fuse").exists() {
             println!("SKIP: mounting: no /dev/fuse");
             return None;
         }
-        let place = Place(tempfile::tempdir().unwrap());
+        let place = Mounted(Place::new());
         fs::create_dir(place.path("at")).unwrap();
         fs::create_dir(place.path("in")).unwrap();
         let text: String = (0..20_000).map(|i| format!("line {i}\n")).collect();
         fs::write(place.path("in/lines"), text).unwrap();
         fs::write(place.path("in/short"), "short\n").unwrap();
-        let packed = place.run(&["pack", "in", "-o", "a.fiche", "--method", "lz4"]);
-        assert!(packed.status.success());
+        place.ok(&["pack", "in", "-o", "a.fiche", "--method", "lz4"]);
         Some(place)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_fiche"));
-        command.args(args).current_dir(self.0.path()).stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).output().unwrap()
     }
 
     fn names(&self) -> Vec<String> {
@@ -50,7 +46,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Mounted {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(self.path("at")).stderr(Stdio::null()).status();
     }
@@ -71,7 +67,7 @@ fn signal(child: &Child, name: &str) {
 
 #[test]
 fn files_are_there_when_the_command_returns_and_until_they_are_unmounted() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = Mounted::new() else { return };
     let done = place.run(&["mount", "a.fiche", "at"]);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     assert!(done.stdout.is_empty() && done.stderr.is_empty());
@@ -89,7 +85,7 @@ fn files_are_there_when_the_command_returns_and_until_they_are_unmounted() {
 
 #[test]
 fn in_the_foreground_a_signal_unmounts_it() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = Mounted::new() else { return };
     for name in ["-INT", "-TERM"] {
         let mut child = place.command(&["mount", "--foreground", "a.fiche", "at"]).spawn().unwrap();
         until("it is not mounted", || place.names() == ["in"]);
@@ -106,7 +102,7 @@ fn in_the_foreground_a_signal_unmounts_it() {
 
 #[test]
 fn damage_is_in_the_log() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = Mounted::new() else { return };
     let mut archive = fs::read(place.path("a.fiche")).unwrap();
     archive[5000] ^= 1;
     fs::write(place.path("a.fiche"), archive).unwrap();
@@ -119,7 +115,7 @@ fn damage_is_in_the_log() {
 
 #[test]
 fn what_cannot_be_mounted_is_said() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = Mounted::new() else { return };
     fs::write(place.path("none.fiche"), "no archive").unwrap();
     for (code, args, what) in [
         (5, ["mount", "missing.fiche", "at"], "missing.fiche"),

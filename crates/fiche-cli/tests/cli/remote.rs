@@ -1,69 +1,48 @@
 //! The command with archives by their URLs.
-#![cfg(feature = "remote")]
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::ops::Deref;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fiche_remote::testing::{Fault, Server};
 
+use crate::place::Place;
+
 const TAG: Option<&str> = Some("\"one\"");
 
 /// A folder with an archive of some hundred files, which a server has, too.
-struct Place {
-    folder: tempfile::TempDir,
+struct Served {
+    place: Place,
     server: Server,
     url: String,
 }
 
-impl Place {
-    fn new() -> Place {
-        let (folder, server) = (tempfile::tempdir().unwrap(), Server::start());
-        let mut place = Place { folder, server, url: String::new() };
+impl Deref for Served {
+    type Target = Place;
+
+    fn deref(&self) -> &Place {
+        &self.place
+    }
+}
+
+impl Served {
+    fn new() -> Served {
+        let (place, server) = (Place::new(), Server::start());
         fs::create_dir(place.path("in")).unwrap();
         for i in 0..300 {
             let lines: String = (0..i * 5).map(|n| format!("file {i}, line {n}\n")).collect();
             fs::write(place.path(&format!("in/{i:03}")), lines).unwrap();
         }
-        assert!(place.run(&["pack", "in", "-o", "a.fiche"]).status.success());
-        place.url = place.server.put("a.fiche", fs::read(place.path("a.fiche")).unwrap(), TAG);
-        place
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_fiche"));
-        command.args(args).current_dir(self.folder.path()).stdin(Stdio::null());
-        command.env_remove("FICHE_CACHE");
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).output().unwrap()
-    }
-
-    fn ok(&self, args: &[&str]) -> Vec<u8> {
-        let output = self.run(args);
-        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        output.stdout
-    }
-
-    fn fails(&self, code: i32, args: &[&str]) -> String {
-        let output = self.run(args);
-        let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
-        assert!(!error.contains("panicked"), "{error}");
-        error
+        place.ok(&["pack", "in", "-o", "a.fiche"]);
+        let url = server.put("a.fiche", fs::read(place.path("a.fiche")).unwrap(), TAG);
+        Served { place, server, url }
     }
 }
 
 #[test]
 fn what_reads_a_file_reads_a_url() {
-    let place = Place::new();
+    let place = Served::new();
     let url = place.url.as_str();
     let same = |args: &[&str]| {
         let local: Vec<&str> =
@@ -88,7 +67,7 @@ fn what_reads_a_file_reads_a_url() {
     assert!(
         Command::new("diff")
             .args(["-r", "in", "out/in"])
-            .current_dir(place.folder.path())
+            .current_dir(place.path(""))
             .status()
             .unwrap()
             .success()
@@ -97,7 +76,7 @@ fn what_reads_a_file_reads_a_url() {
 
 #[test]
 fn a_record_costs_few_requests_and_on_the_second_day_one() {
-    let place = Place::new();
+    let place = Served::new();
     let cat = ["cat", &place.url, "--record", "in/299"];
     let expected = fs::read(place.path("in/299")).unwrap();
     assert_eq!(place.ok(&cat), expected);
@@ -112,7 +91,7 @@ fn a_record_costs_few_requests_and_on_the_second_day_one() {
 
 #[test]
 fn what_is_wrong_is_said_in_a_line() {
-    let place = Place::new();
+    let place = Served::new();
     let url = &place.url;
     let error = place.fails(5, &["cat", &format!("{url}-not?token=secret")]);
     assert_eq!(error, format!("fiche: {url}-not: there is no such object\n"));
@@ -131,7 +110,7 @@ fn what_is_wrong_is_said_in_a_line() {
 
 #[test]
 fn who_waits_for_a_server_can_stop() {
-    let place = Place::new();
+    let place = Served::new();
     place.server.delay(Duration::from_secs(60));
     let mut child = place.command(&["cat", &place.url]).stderr(Stdio::null()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(500));

@@ -5,70 +5,10 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A folder of its own for each test.
-struct Place(tempfile::TempDir);
-
-impl Place {
-    fn new() -> Place {
-        Place(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_fiche"));
-        command.args(args).current_dir(self.0.path());
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).stdin(Stdio::null()).output().unwrap()
-    }
-
-    /// Runs what must succeed; gives its standard output.
-    fn ok(&self, args: &[&str]) -> Vec<u8> {
-        let output = self.run(args);
-        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        output.stdout
-    }
-
-    /// Runs what must fail with this exit code; gives its standard error.
-    fn fails(&self, code: i32, args: &[&str]) -> String {
-        let output = self.run(args);
-        let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
-        assert!(!error.contains("panicked"), "{error}");
-        error
-    }
-
-    fn pipe(&self, args: &[&str], input: &[u8]) -> Output {
-        let mut child = self
-            .command(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        std::thread::scope(|scope| {
-            scope.spawn(move || drop(stdin.write_all(input)));
-            child.wait_with_output().unwrap()
-        })
-    }
-
-    fn files(&self) -> Vec<String> {
-        let list = fs::read_dir(self.0.path()).unwrap();
-        let mut names: Vec<_> =
-            list.map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
-        names.sort();
-        names
-    }
-}
+use crate::place::Place;
 
 fn text(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
@@ -774,7 +714,7 @@ fn another_user_gets_attributes_on_read_only_files_too() {
     }
     fs::set_permissions(place.path("d/a"), fs::Permissions::from_mode(0o444)).unwrap();
     place.ok(&["pack", "d", "-o", "d.fiche"]);
-    fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o777)).unwrap();
     // As nobody, where root may become that.
     let fiche = env!("CARGO_BIN_EXE_fiche");
     let copy = place.path("fiche-copy");
@@ -784,7 +724,7 @@ fn another_user_gets_attributes_on_read_only_files_too() {
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(&copy)
         .args(["unpack", "d.fiche", "-o", "back"])
-        .current_dir(place.0.path())
+        .current_dir(place.path(""))
         .output();
     let Ok(output) = run else {
         println!("SKIP: setpriv");
