@@ -95,6 +95,9 @@ impl Corpus {
             len += bytes;
         }
         std::io::Write::flush(&mut out)?;
+        if len == 0 {
+            return Err(format!("{}: there are no files with content", path.display()).into());
+        }
         Ok(Corpus { name, whole, tree: path.to_owned(), documents, len })
     }
 }

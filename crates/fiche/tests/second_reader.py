@@ -534,7 +534,7 @@ def parse_description(section: Section) -> tuple[bytes, int, str, list, int]:
     digest, length, name = payload.take(32), payload.varint(), payload.sized().decode()
     count = payload.varint()
     payload.require(length <= 1 << 30, "length")
-    payload.require(count == (0 if name else -(-length // PIECE)), "count of pieces")
+    payload.require(count <= length and (count == 0) == bool(name or length == 0), "count of pieces")
     lengths = [payload.varint() for _ in range(count)]
     payload.finish()
     start, pieces = position - sum(lengths), []
@@ -544,17 +544,13 @@ def parse_description(section: Section) -> tuple[bytes, int, str, list, int]:
     return digest, length, name, pieces, position
 
 
-PIECE = 4 << 20
-
-
 def join_pieces(file: BinaryIO, description: tuple) -> bytes:
     digest, length, _, pieces, position = description
     whole = bytearray()
     for number, (start, stored) in enumerate(pieces):
         piece = read_section(file, DICTIONARY_PIECE, start, stored, position)
         piece.payload.require((piece.offset, piece.number) == (len(whole), number), "place")
-        expected = min(PIECE, length - len(whole))
-        piece.payload.require(len(piece.payload.data) == expected, "length")
+        piece.payload.require(1 <= len(piece.payload.data) <= length - len(whole), "length")
         whole += piece.payload.data
     require(blake3.blake3(bytes(whole)).digest() == digest, "dictionary: digest", position)
     return bytes(whole)
@@ -978,7 +974,7 @@ def read_record_page(archive: Archive, entry: Entry) -> list[Record]:
         start, length = furthest + value(3, Cursor.signed), value(4)
         end = start + length
         page.require(0 <= start <= end <= archive.length, f"place of record {number}")
-        furthest = max(furthest, end) if records else end
+        furthest = max(furthest, end)
         pieces, length = value(5, lambda column: read_extents(column, length))
         page.require(kind in (DATA, FILE, ITEM) or end == start, f"content of record {number}")
         page.require(kind in (DATA, FILE) or pieces is None, f"pieces of record {number}")

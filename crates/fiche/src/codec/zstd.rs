@@ -105,8 +105,18 @@ pub(crate) fn pack_section(
     level: i32,
     scratch: &mut super::Scratch,
 ) -> Option<Vec<u8>> {
+    /// The levels that are used see no further back by themselves.
+    const FAR: usize = 8 << 20;
     let mut packed = vec![0; bytes.len().checked_sub(1)?];
-    let len = compress(level, bytes, &mut packed, &mut scratch.zstd).ok()??;
+    let len = if bytes.len() > FAR {
+        let mut compressor = Compressor::new(level).ok()?;
+        compressor.set_parameter(CParameter::Format(FrameFormat::Magicless)).ok()?;
+        let all = bytes.len().next_power_of_two().ilog2();
+        compressor.set_parameter(CParameter::WindowLog(all)).ok()?;
+        compressor.compress_to_buffer(bytes, &mut packed).ok()?
+    } else {
+        compress(level, bytes, &mut packed, &mut scratch.zstd).ok()??
+    };
     packed.truncate(len);
     Some(packed)
 }

@@ -13,8 +13,8 @@
 //! | varint each | | length of each piece's section |
 //!
 //! The pieces are sections of kind 9, one behind the other, and the last of them ends where this section
-//! starts. Each holds 4 MiB of the dictionary, the last one what is left; its offset is how many bytes of
-//! it are before, its number how many pieces.
+//! starts. Each holds the next bytes of the dictionary, at least one; its offset is how many are before, its
+//! number how many pieces. Writers make them of 16 MiB.
 //!
 //! # Dictionary file
 //!
@@ -37,8 +37,8 @@ use crate::rlz::dictionary::MAX_LEN;
 use crate::wire::{Digest, Put};
 
 /// Bytes of a dictionary that are compressed together: enough to compress well, few enough that
-/// several threads have work.
-const PIECE: usize = 4 << 20;
+/// several threads have work with a large one.
+const PIECE: usize = 16 << 20;
 /// It is written once and counts for every archive.
 const LEVEL: i32 = 19;
 
@@ -104,8 +104,8 @@ impl Description {
             lens.push(take.varint()?);
         }
         take.end()?;
-        let expected = if name.is_some() { 0 } else { len.div_ceil(PIECE as u64) };
-        if len > MAX_LEN || count as u64 != expected {
+        let is_elsewhere = name.is_some() || len == 0;
+        if len > MAX_LEN || count as u64 > len || (count == 0) != is_elsewhere {
             return Err(take.corrupt());
         }
         let all = lens.iter().try_fold(0u64, |sum, &len| sum.checked_add(len));
@@ -138,8 +138,10 @@ impl Description {
             });
             for section in sections {
                 let section = section?;
-                let len = (self.len - bytes.len() as u64).min(PIECE as u64);
-                if section.payload.len() as u64 != len {
+                let rest = self.len - bytes.len() as u64;
+                if section.offset != bytes.len() as u64
+                    || !(1..=rest).contains(&(section.payload.len() as u64))
+                {
                     return Err(section.corrupt("dictionary piece"));
                 }
                 bytes.extend_from_slice(&section.payload);
@@ -219,5 +221,68 @@ impl Dictionary {
     pub fn open(path: impl AsRef<Path>) -> Result<Dictionary> {
         let source: Arc<dyn ReadAt> = Arc::new(FileSource::open(path)?);
         Dictionary::read_from(&source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of a dictionary in these pieces, each with the offset that it says it has.
+    fn file(bytes: &[u8], pieces: &[(u64, &[u8])]) -> Arc<dyn ReadAt> {
+        let dictionary = Dictionary::new(bytes.to_vec()).unwrap();
+        let mut payload = Vec::new();
+        payload.put(&dictionary.digest().0);
+        payload.put_varint(bytes.len() as u64);
+        payload.put_string(b"");
+        payload.put_varint(pieces.len() as u64);
+        let mut file = header(Container::Dictionary).to_vec();
+        for (i, &(offset, piece)) in pieces.iter().enumerate() {
+            let pos = file.len() as u64;
+            let before = (offset, i as u64);
+            Section::put(&mut file, pos, Kind::DictionaryPiece, before, piece, None);
+            payload.put_varint(file.len() as u64 - pos);
+        }
+        let pos = file.len() as u64;
+        Section::put(&mut file, pos, Kind::Dictionary, (0, 0), &payload, None);
+        let at = SectionRef { pos, len: file.len() as u64 - pos };
+        file.extend(trailer(at));
+        Arc::new(file)
+    }
+
+    #[test]
+    fn pieces_have_any_length_and_make_up_all_of_it() {
+        let text = b"any length will do";
+        let good: [&[(u64, &[u8])]; 3] =
+            [&[(0, text)], &[(0, b"any"), (3, b" length will do")], &[(0, b"a"), (1, &text[1..])]];
+        for pieces in good {
+            assert_eq!(Dictionary::read_from(&file(text, pieces)).unwrap().as_bytes(), text);
+        }
+        let bad: [&[(u64, &[u8])]; 7] = [
+            &[],
+            &[(0, b"any")],
+            &[(0, b"any"), (4, b" length will do")],
+            &[(0, b""), (0, text)],
+            &[(0, text), (18, b"")],
+            &[(0, b"any"), (3, b" length will do so")],
+            &[(0, b"AND"), (3, b" length will do")],
+        ];
+        for pieces in bad {
+            let error = Dictionary::read_from(&file(text, pieces)).unwrap_err();
+            assert!(matches!(error, Error::Corrupt { .. }), "{pieces:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_large_one_comes_back_and_is_seen_through() {
+        // Noise that comes again 9 MiB later costs nothing.
+        let mut random = crate::random::Random(1);
+        let noise: Vec<u8> = (0..1 << 20).map(|_| random.number() as u8).collect();
+        let bytes = [&noise[..], &vec![0; 8 << 20], &noise, &vec![7; 7 << 20]].concat();
+        let dictionary = Arc::new(Dictionary::new(bytes).unwrap());
+        let file = dictionary.write_to(Vec::new()).unwrap();
+        assert!(file.len() < noise.len() * 9 / 8, "{}", file.len());
+        let source: Arc<dyn ReadAt> = Arc::new(file);
+        assert!(Dictionary::read_from(&source).unwrap().as_bytes() == dictionary.as_bytes());
     }
 }
