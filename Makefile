@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV = target/venv
 
-.PHONY: demo test install lint unit features second-reader python wheel fuzz soak bench bench-rlz bench-archive bench-advise bench-remote bench-files bench-counts bless clean
+.PHONY: demo test install lint unit features second-reader python wheel fuzz soak bench bench-deflate bench-rlz bench-archive bench-advise bench-remote bench-files bench-counts bless clean
 
 demo:
 	cargo build --release -p fiche-cli
@@ -72,6 +72,9 @@ soak:
 # --packing for how fast these pack, --dict=4,16,64 for the dictionary's size in MiB.
 bench:
 	cargo bench --quiet -p fiche --bench archive -- $(ARGS) $(DATA)
+
+bench-deflate:
+	cargo bench --quiet -p fiche --bench deflate -- $(ARGS) $(DATA)
 
 bench-rlz:
 	cargo bench --quiet -p fiche --bench rlz -- $(ARGS) $(DATA)

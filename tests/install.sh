@@ -25,6 +25,8 @@ need mount mount
 need fusermount3 fuse3
 need kill procps
 need nginx nginx
+need pigz pigz
+need bgzip tabix
 need "$python" python3
 
 if [ ! -x "$venv/bin/python" ] && command -v "$python" >/dev/null 2>&1; then

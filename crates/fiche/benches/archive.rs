@@ -5,72 +5,23 @@
 //! rounds. Every decoded byte goes into a checksum, which must agree within a group.
 //! DATA is any large file, or a folder whose files are taken one after the other.
 
+mod common;
+
 use std::hint::black_box;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use common::{Case, group, load, median, sum};
 use fiche::archive::{OpenOptions, Options, Reader, Writer};
 use fiche::codec::{Codec, Scratch};
 use fiche::testing::Random;
 use fiche::{FileSource, ReadAt};
 
 const BLOCK: usize = 16 << 10;
-const ROUNDS: usize = 5;
 /// As much as is read of DATA.
 const LIMIT: usize = 64 << 20;
-
-/// One thing to time: what it is called, and what it does, which gives bytes and a checksum.
-type Case<'a> = (String, Box<dyn FnMut() -> (u64, u64) + 'a>);
-
-/// Runs all cases in turn and prints each with its ratio to the first.
-fn group(experiment: &str, mut cases: Vec<Case<'_>>) {
-    let mut seconds = vec![Vec::new(); cases.len()];
-    let mut results = vec![(0, 0); cases.len()];
-    for round in 0..=ROUNDS {
-        for (i, (_, run)) in cases.iter_mut().enumerate() {
-            let start = Instant::now();
-            results[i] = run();
-            if round > 0 {
-                seconds[i].push(start.elapsed().as_secs_f64());
-            }
-        }
-    }
-    let checksums: Vec<u64> = results.iter().map(|r| r.1).filter(|&sum| sum != 0).collect();
-    assert!(checksums.windows(2).all(|pair| pair[0] == pair[1]), "{experiment}: {checksums:?}");
-    for (i, (name, _)) in cases.iter().enumerate() {
-        let ratios = seconds[i].iter().zip(&seconds[0]).map(|(own, first)| own / first);
-        let (ratio, time) = (median(ratios.collect()), median(seconds[i].clone()));
-        let rate = results[i].0 as f64 / time / 1e6;
-        println!("{experiment},{name},{rate:.1},MB/s,{ratio:.3},{:016x}", results[i].1);
-    }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// A sum that depends on every byte, some 10 GB/s: fast enough not to hide the rest.
-fn sum(bytes: &[u8]) -> u64 {
-    let words = bytes.chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().expect("8 bytes")));
-    words.fold(0u64, |sum, word| sum.wrapping_add(word).rotate_left(1))
-}
-
-fn load(path: &Path, data: &mut Vec<u8>) {
-    if path.is_dir() {
-        let mut list: Vec<_> = std::fs::read_dir(path)
-            .expect("a folder")
-            .map(|e| e.expect("an entry").path())
-            .collect();
-        list.sort();
-        list.iter().filter(|p| !p.is_symlink()).for_each(|path| load(path, data));
-    } else if data.len() < LIMIT {
-        data.extend(std::fs::read(path).expect("a file"));
-        data.truncate(LIMIT);
-    }
-}
 
 fn pack(data: &[u8], codec: Codec, level: i32, threads: usize) -> Vec<u8> {
     let options = Options::default().codec(codec).level(level).block_len(BLOCK).threads(threads);
@@ -137,6 +88,7 @@ fn reading(data: &[u8], codec: Codec, level: i32) {
     };
     group(
         &format!("random whole 16 KiB blocks {codec} {level}"),
+        "MB/s",
         vec![
             ("bare codec".into(), Box::new(bare)),
             ("archive in memory".into(), Box::new(through(memory))),
@@ -172,6 +124,7 @@ fn packing(data: &[u8], codec: Codec, level: i32) {
     };
     group(
         &format!("packing {codec} {level}"),
+        "MB/s",
         vec![
             ("bare codec".into(), Box::new(bare)),
             ("archive 1 thread".into(), Box::new(archive(1))),
@@ -204,6 +157,7 @@ fn packing(data: &[u8], codec: Codec, level: i32) {
     };
     group(
         &format!("unpacking {codec} {level}"),
+        "MB/s",
         vec![
             ("bare codec".into(), Box::new(bare)),
             ("archive 1 thread".into(), Box::new(stream(1))),
@@ -275,6 +229,7 @@ fn main() {
     for path in args.iter().filter(|arg| !arg.starts_with("--")) {
         let mut data = Vec::new();
         load(Path::new(path), &mut data);
+        data.truncate(LIMIT);
         for (codec, level) in
             [(Codec::Lz4, 1), (Codec::Zstd, 3), (Codec::Deflate, 6), (Codec::Zstd, 19)]
         {

@@ -5,11 +5,14 @@
 //! case. Every decoded byte goes into a checksum, which must agree within a group. DATA is a large file,
 //! or a folder whose files are taken one after the other.
 
+mod common;
+
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use common::{Case, group, load, sum};
 use fiche::archive::{OpenOptions, Options, Reader, Writer};
 use fiche::codec::Codec;
 use fiche::rlz::{Coder, Coding, Dictionary, Sampling};
@@ -17,62 +20,10 @@ use fiche::testing::{Coded, Factoring, Random};
 use fiche::{FileSource, ReadAt};
 
 const BLOCK: usize = 16 << 10;
-const ROUNDS: usize = 5;
 /// Of each data set so many blocks are factored and read, at places that are not evenly spaced.
 const BLOCKS: usize = 1024;
 /// Reads of a few bytes.
 const POINTS: usize = 200_000;
-
-type Case<'a> = (String, Box<dyn FnMut() -> (u64, u64) + 'a>);
-
-/// Runs all cases in turn and prints each with its ratio to the first. A case gives how many of
-/// `unit` it did, and a checksum.
-fn group(experiment: &str, unit: &str, mut cases: Vec<Case<'_>>) {
-    let mut seconds = vec![Vec::new(); cases.len()];
-    let mut results = vec![(0, 0); cases.len()];
-    for round in 0..=ROUNDS {
-        for (i, (_, run)) in cases.iter_mut().enumerate() {
-            let start = Instant::now();
-            results[i] = run();
-            if round > 0 {
-                seconds[i].push(start.elapsed().as_secs_f64());
-            }
-        }
-    }
-    assert!(results.windows(2).all(|pair| pair[0].1 == pair[1].1), "{experiment}: {results:?}");
-    for (i, (name, _)) in cases.iter().enumerate() {
-        let ratios = seconds[i].iter().zip(&seconds[0]).map(|(own, first)| own / first);
-        let (ratio, time) = (median(ratios.collect()), median(seconds[i].clone()));
-        let rate = results[i].0 as f64 / time / 1e6;
-        println!("{experiment},{name},{rate:.2},{unit},{ratio:.3},{:016x}", results[i].1);
-    }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// A sum that depends on every byte, some 10 GB/s.
-fn sum(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.split_at(bytes.len() / 8 * 8);
-    let words = words.chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().expect("8 bytes")));
-    let words = words.fold(0u64, |sum, word| sum.wrapping_add(word).rotate_left(1));
-    rest.iter().fold(words, |sum, &byte| (sum ^ u64::from(byte)).rotate_left(5))
-}
-
-fn load(path: &Path, data: &mut Vec<u8>) {
-    if path.is_dir() {
-        let mut list: Vec<_> = std::fs::read_dir(path)
-            .expect("a folder")
-            .map(|e| e.expect("an entry").path())
-            .collect();
-        list.sort();
-        list.iter().filter(|p| !p.is_symlink()).for_each(|path| load(path, data));
-    } else {
-        data.extend(std::fs::read(path).expect("a file"));
-    }
-}
 
 /// Blocks of the data, one of each equal part, at a random place in it.
 fn some_blocks(data: &[u8]) -> Vec<&[u8]> {

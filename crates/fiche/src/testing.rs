@@ -1,6 +1,9 @@
 //! What tests and benchmarks need: the conformance suite of every [`ReadAt`], input, and parts of the
 //! library without the rest.
 
+#[cfg(feature = "zlib")]
+mod deflate;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,6 +14,8 @@ use crate::rlz::coder::{Model, Packer, Scratch, Shared, decode};
 use crate::rlz::matcher::{Factor, Matcher};
 use crate::rlz::{Coder, Coding, Dictionary};
 use crate::wire::Take;
+#[cfg(feature = "zlib")]
+pub use deflate::inflate_as_zlib;
 
 /// Reads `source` in every way and holds it against `expected`, the bytes it
 /// should have. A few thousand reads; the positions depend on `seed` alone.

@@ -8,9 +8,10 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use crate::archive::folder::Folder;
+use crate::codec::deflate::MAGIC;
 use crate::error::Result;
 use crate::io::{ReadAt, within};
-use crate::records::{GZIP, Split};
+use crate::records::Split;
 use crate::wire::Digest;
 
 /// Bytes at the start and at the end of files of one length by which they are told apart.
@@ -77,7 +78,7 @@ impl<'a> Content<'a> {
 
 fn is_gzipped(path: &Path) -> bool {
     let mut magic = [0; 2];
-    File::open(path).is_ok_and(|file| file.read_exact_at(&mut magic, 0).is_ok()) && magic == GZIP
+    File::open(path).is_ok_and(|file| file.read_exact_at(&mut magic, 0).is_ok()) && magic == MAGIC
 }
 
 /// The numbers of files with content, without those that look equal to an earlier one: which would be

@@ -21,8 +21,7 @@
 
 #[cfg(feature = "bzip2")]
 mod bzip2;
-#[cfg(feature = "zlib")]
-mod deflate;
+pub mod deflate;
 mod frame;
 #[cfg(feature = "lz4")]
 mod lz4;

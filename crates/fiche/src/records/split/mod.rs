@@ -11,10 +11,9 @@ use std::io::Read;
 use std::ops::Range;
 use std::str::FromStr;
 
+use crate::codec::deflate::{Gunzip, MAGIC};
 use crate::error::{Error, Result};
 use crate::io::from_io;
-#[cfg(feature = "zlib")]
-use crate::io::into_io;
 
 /// How content is split into records that are read by number or by name.
 ///
@@ -87,22 +86,16 @@ impl Split {
     /// a record, what it holds; everything else as it is.
     ///
     /// # Errors
-    /// Those of reading; [`Error::Unsupported`] for a gzipped file when zlib is not compiled in.
+    /// Those of reading. What is wrong with a gzipped file is found when that is read.
     pub fn plain<'a>(&self, content: impl Read + 'a) -> Result<Box<dyn Read + 'a>> {
         if *self != Split::Warc {
             return Ok(Box::new(content));
         }
         let (mut content, mut start) = (content, Vec::new());
         Read::by_ref(&mut content).take(2).read_to_end(&mut start).map_err(from_io)?;
-        let is_gzip = start == GZIP;
+        let is_gzip = start == MAGIC;
         let whole = std::io::Cursor::new(start).chain(content);
-        if !is_gzip {
-            return Ok(Box::new(whole));
-        }
-        #[cfg(feature = "zlib")]
-        return Ok(Box::new(Gunzipped(flate2::read::MultiGzDecoder::new(whole))));
-        #[cfg(not(feature = "zlib"))]
-        Err(Error::Unsupported { what: "gzip, which this build leaves out, as codec", found: 2 })
+        Ok(if is_gzip { Box::new(Gunzip::new(whole)) } else { Box::new(whole) })
     }
 
     pub(crate) fn splitter(&self) -> Box<dyn Splitter + Send> {
@@ -114,26 +107,6 @@ impl Split {
             Split::Tar => Box::new(tar::Tar::default()),
             Split::Fixed(len) => Box::new(lines::Fixed::new(*len)),
         }
-    }
-}
-
-/// What a gzip stream begins with.
-pub(crate) const GZIP: [u8; 2] = [0x1F, 0x8B];
-
-/// A gzip stream, whose damage is told from errors of the system.
-#[cfg(feature = "zlib")]
-struct Gunzipped<R: Read>(flate2::read::MultiGzDecoder<R>);
-
-#[cfg(feature = "zlib")]
-impl<R: Read> Read for Gunzipped<R> {
-    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-        use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
-        self.0.read(buf).map_err(|error| match error.kind() {
-            InvalidData | InvalidInput | UnexpectedEof => {
-                into_io(Error::invalid(format!("this gzip stream is damaged: {error}")))
-            }
-            _ => error,
-        })
     }
 }
 
