@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use common::{Case, group, load, median, sum};
+use common::{group, load, median, sum};
 use fiche::archive::{OpenOptions, Options, Reader, Writer};
 use fiche::codec::{Codec, Scratch};
 use fiche::testing::Random;
