@@ -2,9 +2,9 @@
 //! zlib's on whatever is damaged.
 #![cfg(feature = "zlib")]
 
-use fiche::codec::deflate::{Fault, Inflate, Input, Pause, WINDOW};
+use fiche::codec::deflate::{FLUSH, Fault, Inflate, Input, LAST_BLOCK, Partitioner, Pause, WINDOW};
 use fiche::testing::{Random, inflate_as_zlib};
-use flate2::{Compress, Compression, FlushCompress, Status};
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use proptest::prelude::*;
 
 /// Content of each kind: what is coded by fixed codes, by its own, and not at all; near matches and far ones.
@@ -188,6 +188,52 @@ fn what_is_damaged_is_judged_as_zlib_does() {
     }
     // All that can be wrong was, but for the end of what may go on.
     assert!(faults.len() >= 13, "{faults:?}");
+}
+
+#[test]
+fn partitions_are_one_stream_and_each_is_one_by_itself() {
+    let mut random = Random(7);
+    for (what, content) in contents() {
+        for level in [1, 6, 12] {
+            let mut partitioner = Partitioner::new(level).unwrap();
+            let (mut stream, mut at, mut parts) = (Vec::new(), 0, Vec::new());
+            while at < content.len() || parts.is_empty() {
+                let most = 1 << random.below(18);
+                let end = (at + random.below(most) as usize).min(content.len());
+                let start = stream.len();
+                partitioner.put(&content[at..end], &mut stream).unwrap();
+                assert!(stream.ends_with(&FLUSH));
+                parts.push((start, at..end));
+                at = end;
+            }
+            stream.extend(LAST_BLOCK);
+            for (start, range) in parts {
+                let mut out = vec![0; range.len()];
+                let mut input = Input::new(&stream[start..], 0);
+                let pause = Inflate::new().run(&mut input, &mut out, &mut 0);
+                assert_eq!(pause, Ok(Pause::Full), "{what} {level}");
+                assert!(out == content[range]);
+            }
+            let (whole, verdict) = (zlib_inflated(&stream, content.len()), Some(Status::StreamEnd));
+            assert_eq!(whole.1, verdict, "{what} {level}");
+            assert!(whole.0 == content);
+            let mut libdeflate = libdeflater::Decompressor::new();
+            let mut out = vec![0; content.len()];
+            assert_eq!(libdeflate.deflate_decompress(&stream, &mut out), Ok(content.len()));
+        }
+    }
+    assert!(Partitioner::new(13).is_err() && Partitioner::new(0).is_err());
+}
+
+fn zlib_inflated(stream: &[u8], len: usize) -> (Vec<u8>, Option<Status>) {
+    let (mut decompress, mut out) = (Decompress::new(false), vec![0; len]);
+    let mut status = decompress.decompress(stream, &mut out, FlushDecompress::Finish);
+    if matches!(status, Ok(Status::Ok | Status::BufError)) {
+        let rest = &stream[decompress.total_in() as usize..];
+        status = decompress.decompress(rest, &mut [0], FlushDecompress::Finish);
+    }
+    out.truncate(decompress.total_out() as usize);
+    (out, status.ok())
 }
 
 /// Writes bits, the lowest first.

@@ -23,6 +23,8 @@ mod block;
 mod gunzip;
 mod inflate;
 mod kernel;
+#[cfg(feature = "zlib")]
+mod partition;
 mod tables;
 
 #[cfg(feature = "zlib")]
@@ -30,3 +32,5 @@ pub(in crate::codec) use block::{State, compress, decompress, decompress_front};
 pub(crate) use gunzip::MAGIC;
 pub use gunzip::{Gunzip, Member};
 pub use inflate::{Fault, Inflate, Input, Pause, WINDOW};
+#[cfg(feature = "zlib")]
+pub use partition::{FLUSH, LAST_BLOCK, Partitioner};
