@@ -334,6 +334,13 @@ fn each_fault_has_its_name() {
 }
 
 #[test]
+fn what_is_cut_may_go_on() {
+    // A repeated length, cut within the number of times: what that was does not matter yet.
+    let stream = [0x9C, 0x69, 0x03, 0xB6, 0x00, 0x00, 0x40, 0x24];
+    assert_eq!(inflate_as_zlib(&stream, 42_901), Ok(Pause::Hungry));
+}
+
+#[test]
 fn codes_that_mean_little_are_taken_where_zlib_takes_them() {
     // An end, and nothing else, with no distance or one.
     for distance in [0, 1] {

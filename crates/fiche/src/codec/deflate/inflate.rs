@@ -528,18 +528,13 @@ impl Inflate {
                     at += 1;
                     continue;
                 }
-                16 => match at.checked_sub(1) {
-                    Some(before) => (lens[before], 2, 3),
-                    None => return Err(Fault::Repeat),
-                },
-                17 => (0, 3, 3),
-                _ => (0, 7, 11),
+                16 => (at.checked_sub(1).map(|before| lens[before]), 2, 3),
+                17 => (Some(0), 3, 3),
+                _ => (Some(0), 7, 11),
             };
             let count = (word & ((1 << extra) - 1)) as usize + least;
             input.bit += extra;
-            if at + count > end {
-                return Err(Fault::Repeat);
-            }
+            let len = len.filter(|_| at + count <= end).ok_or(Fault::Repeat)?;
             lens[at..at + count].fill(len);
             at += count;
         }
