@@ -43,7 +43,7 @@ impl fmt::Display for Place {
 pub enum Error {
     /// The operating system refused a read or a write.
     #[error("{0}")]
-    Io(#[from] io::Error),
+    Io(#[source] io::Error),
     /// A read passes the end.
     #[error("bytes {} to {} were asked for, but there are only {len}", range.start, range.end)]
     OutOfBounds {
@@ -115,6 +115,13 @@ pub enum Error {
     /// A write failed earlier, so nothing more is written.
     #[error("an earlier write failed: close it and open it again")]
     Poisoned,
+}
+
+impl From<io::Error> for Error {
+    /// An error of the operating system, or the one of ours that a reader or writer has put into it.
+    fn from(error: io::Error) -> Error {
+        error.downcast().unwrap_or_else(Error::Io)
+    }
 }
 
 impl Error {

@@ -315,7 +315,7 @@ impl<S: ReadAt> Seek for Cursor<S> {
     }
 }
 
-/// Our error inside the standard library's, for its traits.
+/// Our error inside the standard library's, for its traits; `Error::from` takes it out again.
 pub(crate) fn into_io(error: Error) -> io::Error {
     match error {
         Error::Io(error) => error,
@@ -323,9 +323,4 @@ pub(crate) fn into_io(error: Error) -> io::Error {
         Error::OutOfBounds { .. } => io::Error::new(io::ErrorKind::UnexpectedEof, error),
         other => io::Error::other(other),
     }
-}
-
-/// The error that [`into_io`] put into this one, if there is one.
-pub(crate) fn from_io(error: io::Error) -> Error {
-    error.downcast().unwrap_or_else(Error::Io)
 }

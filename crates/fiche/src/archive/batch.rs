@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::io::{ReadAt, within};
 
 impl Reader {
+    /// As [`ReadAt::read_many_at`].
     pub(super) fn read_batch(&self, reads: &mut [(u64, &mut [u8])]) -> Vec<Result<()>> {
         let mut results: Vec<Result<()>> = reads
             .iter()

@@ -575,10 +575,7 @@ impl Run {
         let mut content = Input { file: Read::by_ref(&mut file).take(len), path };
         let items = writer.add_records(split, &mut content, progress);
         let items = items.map_err(|error| match error {
-            // What is wrong with it is wrong with what was asked for: nothing of ours is damaged.
-            Error::Invalid { .. } | Error::Corrupt { .. } | Error::Unsupported { .. } => {
-                Error::invalid(format!("{}: {error}", path.display()))
-            }
+            Error::Invalid { what } => Error::invalid(format!("{}: {what}", path.display())),
             error => error,
         })?;
         entry.range = start..writer.offset();

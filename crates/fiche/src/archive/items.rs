@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use crate::archive::writer::Writer;
 use crate::error::{Error, Result};
-use crate::io::from_io;
 use crate::records::{Entry, Found, Kind, Split};
 
 impl<W: Write> Writer<W> {
@@ -58,7 +57,7 @@ impl<W: Write> Writer<W> {
             let len = match content.read(&mut buf) {
                 Ok(len) => len,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(from_io(error)),
+                Err(error) => return Err(error.into()),
             };
             match len {
                 0 => splitter.end(&mut found)?,

@@ -16,7 +16,7 @@ use crate::envelope::{
     Container, HEADER_LEN, Kind as SectionKind, Section, SectionRef, header, trailer,
 };
 use crate::error::{Error, Result};
-use crate::io::{from_io, into_io};
+use crate::io::into_io;
 use crate::parallel::Pipeline;
 use crate::records::{Child, Entry, Kind, NameWatch, Page, PageBuilder, RecordTree, build_tree};
 use crate::rlz::Coder;
@@ -284,7 +284,7 @@ impl<W: Write> Writer<W> {
     /// Those of [`begin`](Writer::begin) and of reading and writing.
     pub fn add(&mut self, entry: Entry, content: &mut dyn Read) -> Result<u64> {
         let number = self.begin(entry)?;
-        std::io::copy(content, self).map_err(from_io)?;
+        std::io::copy(content, self)?;
         self.end()?;
         Ok(number)
     }

@@ -147,7 +147,7 @@ impl<'a> Input<'a> {
 }
 
 /// What takes what is decoded.
-pub(crate) trait Sink {
+trait Sink {
     /// Bytes that there is room for.
     fn room(&self) -> usize;
     /// Bytes that a match can copy from.
@@ -264,10 +264,7 @@ impl Inflate {
         out: &mut [u8],
         at: &mut usize,
     ) -> Result<Pause, Fault> {
-        let mut sink = Buffer { out, at: *at };
-        let pause = self.decode(input, &mut sink, false);
-        *at = sink.at;
-        pause
+        if *at >= out.len() { Ok(Pause::Full) } else { self.fill(input, out, at, false) }
     }
 
     /// As [`run`](Inflate::run), but to the end of the block: [`Pause::Block`] where another one follows.
@@ -281,10 +278,7 @@ impl Inflate {
         out: &mut [u8],
         at: &mut usize,
     ) -> Result<Pause, Fault> {
-        let mut sink = Buffer { out, at: *at };
-        let pause = self.go(input, &mut sink, true);
-        *at = sink.at;
-        pause
+        self.fill(input, out, at, true)
     }
 
     /// Goes on to the end of the stream, if no byte is in between.
@@ -292,17 +286,20 @@ impl Inflate {
     /// # Errors
     /// As of [`run`](Inflate::run).
     pub fn finish(&mut self, input: &mut Input<'_>) -> Result<Pause, Fault> {
-        self.go(input, &mut Buffer { out: &mut [], at: 0 }, false)
+        self.fill(input, &mut [], &mut 0, false)
     }
 
-    /// As [`run`](Inflate::run), into anything.
-    pub(crate) fn decode(
+    fn fill(
         &mut self,
         input: &mut Input<'_>,
-        sink: &mut impl Sink,
+        out: &mut [u8],
+        at: &mut usize,
         by_block: bool,
     ) -> Result<Pause, Fault> {
-        if sink.room() == 0 { Ok(Pause::Full) } else { self.go(input, sink, by_block) }
+        let mut sink = Buffer { out, at: *at };
+        let pause = self.go(input, &mut sink, by_block);
+        *at = sink.at;
+        pause
     }
 
     /// Stops where there is no room any more; if there was none, before the next byte.
@@ -592,7 +589,7 @@ mod tests {
             let fast = Inflate::new().run(&mut input, &mut out[0], &mut at);
             let mut plain = Plain(Buffer { out: &mut out[1], at: start });
             let mut slow_input = Input::new(&stream, 0);
-            let slow = Inflate::new().decode(&mut slow_input, &mut plain, false);
+            let slow = Inflate::new().go(&mut slow_input, &mut plain, false);
             assert_eq!((fast, at, input.bit), (slow, plain.0.at, slow_input.bit), "{round}");
             assert!(out[0][..at] == out[1][..at]);
         }

@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 use crate::codec::deflate::{Gunzip, MAGIC};
 use crate::error::{Error, Result};
-use crate::io::from_io;
+use crate::io::into_io;
 
 /// How content is split into records that are read by number or by name.
 ///
@@ -92,10 +92,10 @@ impl Split {
             return Ok(Box::new(content));
         }
         let (mut content, mut start) = (content, Vec::new());
-        Read::by_ref(&mut content).take(2).read_to_end(&mut start).map_err(from_io)?;
+        Read::by_ref(&mut content).take(2).read_to_end(&mut start)?;
         let is_gzip = start == MAGIC;
         let whole = std::io::Cursor::new(start).chain(content);
-        Ok(if is_gzip { Box::new(Gunzip::new(whole)) } else { Box::new(whole) })
+        Ok(if is_gzip { Box::new(Unzipped(Gunzip::new(whole))) } else { Box::new(whole) })
     }
 
     pub(crate) fn splitter(&self) -> Box<dyn Splitter + Send> {
@@ -107,6 +107,18 @@ impl Split {
             Split::Tar => Box::new(tar::Tar::default()),
             Split::Fixed(len) => Box::new(lines::Fixed::new(*len)),
         }
+    }
+}
+
+/// A gzip stream. What is wrong with it is wrong with what was asked for: nothing of ours is damaged.
+struct Unzipped<R>(Gunzip<R>);
+
+impl<R: Read> Read for Unzipped<R> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(buf).map_err(|error| match Error::from(error) {
+            Error::Io(error) => error,
+            error => into_io(Error::invalid(error.to_string())),
+        })
     }
 }
 
