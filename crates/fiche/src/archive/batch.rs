@@ -20,6 +20,7 @@ impl Reader {
         let mut order: Vec<usize> =
             (0..reads.len()).filter(|&i| results[i].is_ok() && !reads[i].1.is_empty()).collect();
         order.sort_unstable_by_key(|&i| reads[i].0);
+        self.inner().read_points(reads, &mut order);
         let mut scratch = self.scratch();
         // Reads that begin before the end of the block at hand and go on behind its start.
         let mut active: Vec<usize> = Vec::new();

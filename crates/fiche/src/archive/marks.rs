@@ -32,6 +32,11 @@ pub(super) struct Marks {
 }
 
 impl Marks {
+    /// True until the first block is noted.
+    pub fn is_empty(&self) -> bool {
+        self.pages.get().is_none()
+    }
+
     /// Asks for the memory where the mark before this byte of the content is.
     #[inline(always)]
     pub fn ask(&self, offset: u64) {
@@ -54,14 +59,18 @@ impl Marks {
         (mark.start <= start).then_some(mark)
     }
 
+    /// True near the start of a block, where no mark is needed and there is none.
+    pub fn is_near(block: &Block, start: usize) -> bool {
+        (block.offset + start as u64) / STEP * STEP < block.offset
+    }
+
     /// Notes the marks of a block that has been verified, if its coding has them and there is one before
     /// byte `start` of it.
     pub fn note(&self, block: &Block, start: usize, stored: &[u8], content_len: u64) {
         let bytes = &stored[..stored.len().saturating_sub(CHECKSUM)];
         let has_marks = Coding::from_number(block.coded.number).is_some_and(Coding::has_marks);
-        let is_near = (block.offset + start as u64) / STEP * STEP < block.offset;
         let is_raw = bytes.len() as u64 == block.len;
-        if !has_marks || is_near || is_raw || block.len >> BITS != 0 {
+        if !has_marks || Marks::is_near(block, start) || is_raw || block.len >> BITS != 0 {
             return;
         }
         let pages = content_len.div_ceil(STEP * PAGE).min(END);
@@ -123,6 +132,7 @@ mod tests {
 
     use super::*;
     use crate::archive::{OpenOptions, Options, Reader, Writer};
+    use crate::error::Error;
     use crate::io::ReadAt;
     use crate::rlz::{Coder, Dictionary};
     use crate::testing::Random;
@@ -171,6 +181,23 @@ mod tests {
                 let mut read = vec![0; piece];
                 reader.read_at(at as u64, &mut read).unwrap();
                 assert_eq!(read, content[at..at + piece], "{coding} {block_len} {at} {piece}");
+            }
+            // Together, in any order, and with some that are outside.
+            for count in [1, 7, 16, 300] {
+                let mut room = vec![vec![0xAA; 700]; count];
+                let mut reads: Vec<(u64, &mut [u8])> = room
+                    .iter_mut()
+                    .map(|read| {
+                        let piece = random.below(700) as usize;
+                        (random.below(len as u64), &mut read[..piece])
+                    })
+                    .collect();
+                for (result, (at, read)) in reader.read_many_at(&mut reads).iter().zip(&reads) {
+                    match content.get(*at as usize..*at as usize + read.len()) {
+                        Some(text) => assert!(result.is_ok() && text == *read, "{coding} {at}"),
+                        None => assert!(matches!(result, Err(Error::OutOfBounds { .. }))),
+                    }
+                }
             }
             let marks = &reader.inner().marks;
             assert_eq!(marks.taken.load(Ordering::Relaxed) > 0, block_len < 1 << BITS);

@@ -44,6 +44,7 @@ mod open;
 mod options;
 mod place;
 mod plan;
+mod points;
 mod reader;
 mod rebuild;
 mod record;

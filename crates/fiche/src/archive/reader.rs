@@ -329,6 +329,11 @@ impl Inner {
         Ok(self.table(self.chapter_at(offset))?.find(offset))
     }
 
+    /// True for a block that was verified and cannot have changed.
+    pub fn is_verified(&self, block: &Block) -> bool {
+        self.source.as_bytes().is_some() && self.verified.has(block.number)
+    }
+
     /// Decodes the first bytes of a block, as many as `buf` has.
     pub fn decode(
         &self,

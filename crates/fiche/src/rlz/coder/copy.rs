@@ -74,6 +74,18 @@ pub(super) fn copy(
     Some(())
 }
 
+/// Asks for what these factors copy, behind the first `skip` bytes.
+#[inline(always)]
+pub(super) fn ask(dictionary: &Dictionary, lens: &[u32], offsets: &[u32], mut skip: usize) {
+    let padded = dictionary.padded();
+    for (&len, &offset) in lens.iter().zip(offsets) {
+        let (from, end) = (offset as usize + skip, offset as usize + len as usize);
+        prefetch(padded, from);
+        prefetch(padded, (from + STRIDE).min(end));
+        skip = 0;
+    }
+}
+
 /// The factor in which the byte at `start` of a block lies, and how many of its bytes are before it.
 #[inline(always)]
 fn seek(lens: &[u32], start: usize) -> Option<(usize, usize)> {

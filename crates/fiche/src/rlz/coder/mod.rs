@@ -48,7 +48,7 @@ use crate::rlz::primed;
 use crate::rlz::zstd::{Decoder, Encoder, Encoding};
 use crate::rlz::{Dictionary, sample};
 pub(crate) use model::{Model, Primes};
-pub(crate) use plain::{Mark, width};
+pub(crate) use plain::{Mark, Pending, width};
 
 /// What a block stores with the help of a dictionary. The numbers are those of the file.
 ///

@@ -15,7 +15,7 @@
 //! the first byte. Bits behind the last one are zero.
 
 use crate::rlz::Dictionary;
-use crate::rlz::coder::{Begin, Scratch, copy, lens};
+use crate::rlz::coder::{Begin, Coding, Scratch, copy, lens};
 use crate::rlz::matcher::Factor;
 use crate::rlz::memory::prefetch;
 use crate::wire::{Put, Take, load_u32, load_u64};
@@ -66,9 +66,8 @@ pub(super) fn decode_uv(
     (begin, dst): (Begin, &mut [u8]),
     scratch: &mut Scratch,
 ) -> Option<()> {
-    let piece = Factors::of(stored, block_len, begin, dst.len(), 32, scratch)?;
-    let offset_of = |i: usize| load_u32(piece.offsets, 4 * i);
-    copy::copy(dictionary, &scratch.lens, offset_of, piece.skip, dst)
+    let piece = Factors::of(stored, block_len, begin, dst.len(), 32, &mut scratch.lens)?;
+    copy::copy(dictionary, &scratch.lens, |i| piece.offset_uv(i), piece.skip, dst)
 }
 
 pub(super) fn decode_pv(
@@ -79,15 +78,47 @@ pub(super) fn decode_pv(
     scratch: &mut Scratch,
 ) -> Option<()> {
     let width = width(dictionary.len()) as usize;
-    let piece = Factors::of(stored, block_len, begin, dst.len(), width, scratch)?;
-    let offsets = piece.offsets;
-    let mask = (1u64 << width) - 1;
-    let offset_of = |i: usize| {
-        let bit = piece.bit + i * width;
-        let word = word_at(offsets, bit / 8);
-        (word >> (bit % 8) & mask) as u32
-    };
-    copy::copy(dictionary, &scratch.lens, offset_of, piece.skip, dst)
+    let piece = Factors::of(stored, block_len, begin, dst.len(), width, &mut scratch.lens)?;
+    copy::copy(dictionary, &scratch.lens, |i| piece.offset_pv(i, width), piece.skip, dst)
+}
+
+/// A read of a few bytes on its way: its factors are known, and what they copy was asked for. Others
+/// are looked up while that comes.
+#[derive(Default)]
+pub(crate) struct Pending {
+    lens: Vec<u32>,
+    offsets: Vec<u32>,
+    skip: usize,
+}
+
+impl Pending {
+    /// Looks up the factors of `len` bytes of a block; `None` where there are none such.
+    pub fn start(
+        &mut self,
+        coding: Coding,
+        dictionary: &Dictionary,
+        stored: &[u8],
+        block_len: usize,
+        begin: Begin,
+        len: usize,
+    ) -> Option<()> {
+        let width = if coding == Coding::Uv { 32 } else { width(dictionary.len()) as usize };
+        let piece = Factors::of(stored, block_len, begin, len, width, &mut self.lens)?;
+        self.skip = piece.skip;
+        self.offsets.clear();
+        let offset_of = |i| match coding {
+            Coding::Uv => piece.offset_uv(i),
+            _ => piece.offset_pv(i, width),
+        };
+        self.offsets.extend((0..self.lens.len()).map(offset_of));
+        copy::ask(dictionary, &self.lens, &self.offsets, self.skip);
+        Some(())
+    }
+
+    /// Fills the read; `None` where its factors lead out of the dictionary.
+    pub fn finish(&self, dictionary: &Dictionary, dst: &mut [u8]) -> Option<()> {
+        copy::copy(dictionary, &self.lens, |i| self.offsets[i], self.skip, dst)
+    }
 }
 
 /// The eight bytes from `at` on, as far as there are any.
@@ -146,6 +177,14 @@ impl Mark {
         let mut take = Take::new(stored, "factors", 0);
         let count = take.count(limit as u64).ok()?;
         Some(Mark { at: stored.len() - take.remaining(), left: count, count: count % 8, start: 0 })
+    }
+
+    /// Asks for the lengths behind it.
+    #[inline(always)]
+    pub fn ask(&self, stored: &[u8]) {
+        for line in 0..3 {
+            prefetch(stored, self.at + LINE * line);
+        }
     }
 
     /// Where the offset of its factor is in so many stored bytes: byte and bit.
@@ -208,7 +247,7 @@ impl<'a> Factors<'a> {
         Begin { at: start, mark }: Begin,
         len: usize,
         width: usize,
-        scratch: &mut Scratch,
+        lens_out: &mut Vec<u32>,
     ) -> Option<Factors<'a>> {
         let is_known = mark.is_some();
         let mark = match mark {
@@ -221,13 +260,12 @@ impl<'a> Factors<'a> {
         let offsets = &stored[offsets_at..];
         let whole = Factors { skip: 0, offsets, bit };
         if len == 0 {
-            scratch.lens.clear();
+            lens_out.clear();
             return Some(whole);
         }
         if len == block_len {
-            let used = lens::take(&lens[1..], mark.left, &mut scratch.lens)?;
-            let is_all =
-                used + 1 == lens.len() && lens::text_len(&scratch.lens) == block_len as u64;
+            let used = lens::take(&lens[1..], mark.left, lens_out)?;
+            let is_all = used + 1 == lens.len() && lens::text_len(lens_out) == block_len as u64;
             return is_all.then_some(whole);
         }
         let before = start - mark.start;
@@ -245,9 +283,22 @@ impl<'a> Factors<'a> {
             lens::seek(lens, mark.left, start, block_len)?
         };
         let end = before + len;
-        lens::take_until(lens, &found, mark.left, end, &mut scratch.lens)?;
+        lens::take_until(lens, &found, mark.left, end, lens_out)?;
         let bit = bit + found.factor * width;
         let (offsets, bit) = (&offsets[bit / 8..], bit % 8);
         Some(Factors { skip: before - found.start, offsets, bit })
+    }
+
+    /// The offset of factor `i` of these, in 32 bits.
+    #[inline(always)]
+    fn offset_uv(&self, i: usize) -> u32 {
+        load_u32(self.offsets, 4 * i)
+    }
+
+    /// The same in `width` bits.
+    #[inline(always)]
+    fn offset_pv(&self, i: usize, width: usize) -> u32 {
+        let bit = self.bit + i * width;
+        (word_at(self.offsets, bit / 8) >> (bit % 8) & ((1 << width) - 1)) as u32
     }
 }
