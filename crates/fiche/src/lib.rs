@@ -50,6 +50,7 @@ mod parallel;
 mod random;
 mod records;
 pub mod rlz;
+pub mod streams;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod wire;

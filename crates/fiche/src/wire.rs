@@ -81,15 +81,15 @@ pub(crate) fn crc32c_of(pieces: &[&[u8]]) -> u32 {
 
 /// CRC-32C of bytes that come one by one, known after each.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Crc32c(u32);
+pub(crate) struct ByteCrc32c(u32);
 
-impl Default for Crc32c {
-    fn default() -> Crc32c {
-        Crc32c(!0)
+impl Default for ByteCrc32c {
+    fn default() -> ByteCrc32c {
+        ByteCrc32c(!0)
     }
 }
 
-impl Crc32c {
+impl ByteCrc32c {
     #[expect(clippy::indexing_slicing, reason = "a byte is below 256")]
     pub fn push(&mut self, byte: u8) {
         self.0 = CRC32C[usize::from(self.0 as u8 ^ byte)] ^ self.0 >> 8;
@@ -132,6 +132,26 @@ impl Default for Crc32 {
 }
 
 impl Crc32 {
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub fn get(&self) -> u32 {
+        self.0.finalize() as u32
+    }
+}
+
+/// CRC-32C of bytes that come in pieces.
+#[derive(Clone)]
+pub(crate) struct Crc32c(crc_fast::Digest);
+
+impl Default for Crc32c {
+    fn default() -> Crc32c {
+        Crc32c(crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi))
+    }
+}
+
+impl Crc32c {
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }

@@ -10,7 +10,7 @@ use crate::codec::Codec;
 use crate::envelope::{MARKER, Section, TRAILER_LEN, is_trailer};
 use crate::error::Result;
 use crate::io::ReadAt;
-use crate::wire::{Crc32c, mark_of};
+use crate::wire::{ByteCrc32c, mark_of};
 
 /// Reads at once, and from where a search for the end of a block starts.
 const STEP: usize = 1 << 20;
@@ -117,7 +117,7 @@ impl Rebuilder {
 
     /// The block that starts at `pos`.
     fn block(&mut self, pos: u64) -> Result<Option<Found>> {
-        let (mut crc, mut n, mut looked) = (Crc32c::default(), 0, 64 << 10);
+        let (mut crc, mut n, mut looked) = (ByteCrc32c::default(), 0, 64 << 10);
         // Stored raw, and of a length that makes it doubtful.
         let mut doubtful: Option<Found> = None;
         let longest = MAX_BLOCK as usize;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use super::{Inflate, Input, Pause, WINDOW};
+use super::{Fault, Inflate, Input, Pause, WINDOW};
 use crate::error::{Error, Place, Result};
 use crate::io::into_io;
 use crate::wire::{Crc32, Take, crc32};
@@ -108,11 +108,63 @@ enum Next {
     Over,
 }
 
+/// What looks at a gzip file while it is inflated.
+pub(crate) trait Watch {
+    /// Goes on with the stream as [`Inflate::run`] does, and stops where this one wants to look.
+    fn run(
+        &mut self,
+        inflate: &mut Inflate,
+        input: &mut Input<'_>,
+        out: &mut [u8],
+        at: &mut usize,
+    ) -> Result<Pause, Fault> {
+        inflate.run(input, out, at)
+    }
+
+    /// The bytes of the file at this position were passed, some of them perhaps before.
+    fn passed(&mut self, pos: u64, bytes: &[u8]) {
+        let _ = (pos, bytes);
+    }
+
+    /// So far it went: `bit` of the file is next. The last of `content` are new, so many; before them is the
+    /// window, as far as there is one.
+    fn went(&mut self, inflate: &Inflate, bit: u64, content: &[u8], new: usize) -> Result<()> {
+        let _ = (inflate, bit, content, new);
+        Ok(())
+    }
+
+    /// A stream begins or ends before this bit of the file.
+    fn border(&mut self, bit: u64, begins: bool) -> Result<()> {
+        let _ = (bit, begins);
+        Ok(())
+    }
+}
+
+/// Nobody does.
+impl Watch for () {}
+
 /// Inflates a gzip file of any number of members as it is read, each held against its checksum and its
 /// length. Zeros behind the last one are passed over, as tapes have them; anything else there is an error,
 /// once all content was given out. Takes some 240 KiB.
-pub struct Gunzip<R> {
+pub struct Gunzip<R>(Watched<R, ()>);
+
+impl<R: Read> Gunzip<R> {
+    /// A reader of the content of a gzip file.
+    pub fn new(source: R) -> Gunzip<R> {
+        Gunzip(Watched::new(source, ()))
+    }
+}
+
+impl<R: Read> Read for Gunzip<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buf)
+    }
+}
+
+/// The same, and somebody looks at it.
+pub(crate) struct Watched<R, W> {
     source: R,
+    watch: W,
     /// Bytes of the file from `pos` on, as far as `have`, and the bit of these that is next.
     input: Vec<u8>,
     pos: u64,
@@ -130,11 +182,11 @@ pub struct Gunzip<R> {
     next: Next,
 }
 
-impl<R: Read> Gunzip<R> {
-    /// A reader of the content of a gzip file.
-    pub fn new(source: R) -> Gunzip<R> {
-        Gunzip {
+impl<R: Read, W: Watch> Watched<R, W> {
+    pub fn new(source: R, watch: W) -> Watched<R, W> {
+        Watched {
             source,
+            watch,
             input: vec![0; IN],
             pos: 0,
             have: 0,
@@ -160,6 +212,23 @@ impl<R: Read> Gunzip<R> {
         self.pos + (self.bit / 8) as u64
     }
 
+    /// Goes on behind so many of the bytes at hand.
+    fn pass(&mut self, len: usize) {
+        let from = self.bit.div_ceil(8);
+        self.watch.passed(self.pos + from as u64, &self.input[from..from + len]);
+        self.bit = 8 * (from + len);
+    }
+
+    /// The bit of the file that is next.
+    fn bit_of_file(&self) -> u64 {
+        8 * self.pos + self.bit as u64
+    }
+
+    /// The source and what watched.
+    pub fn into_parts(self) -> (R, W) {
+        (self.source, self.watch)
+    }
+
     /// Reads on. What cannot do with so many bytes at hand, can with more, or they end too soon.
     fn more(&mut self) -> Result<()> {
         let from = self.bit / 8;
@@ -182,7 +251,7 @@ impl<R: Read> Gunzip<R> {
         Ok(())
     }
 
-    /// As [`more`](Gunzip::more), where there has to be more.
+    /// As [`more`](Watched::more), where there has to be more.
     fn rest_of(&mut self, what: &'static str) -> Result<()> {
         if self.is_all {
             return Err(corrupt(what, self.pos + self.have as u64));
@@ -196,12 +265,13 @@ impl<R: Read> Gunzip<R> {
             match self.next {
                 Next::Header => match Member::parse(self.here(), self.place())? {
                     Some(member) => {
-                        self.bit += 8 * member.len;
+                        self.pass(member.len);
                         self.inflate.reset();
                         (self.crc, self.len) = (Crc32::default(), 0);
                         // What another member had is no window of this one.
                         (self.at, self.given) = (0, 0);
                         self.next = Next::Stream;
+                        self.watch.border(self.bit_of_file(), true)?;
                     }
                     None if self.here().len() > LONGEST_HEADER => {
                         return Err(corrupt("gzip header", self.place()));
@@ -219,7 +289,8 @@ impl<R: Read> Gunzip<R> {
                         if len != self.len {
                             return Err(corrupt("length of a gzip member", self.place()));
                         }
-                        self.bit += 8 * TRAILER;
+                        self.watch.border(self.bit_of_file(), false)?;
+                        self.pass(TRAILER);
                         self.next = Next::Between;
                     }
                     None => self.rest_of("gzip trailer")?,
@@ -232,7 +303,7 @@ impl<R: Read> Gunzip<R> {
                 },
                 Next::Zeros => {
                     let zeros = self.here().iter().take_while(|&&byte| byte == 0).count();
-                    self.bit += 8 * zeros;
+                    self.pass(zeros);
                     match self.here() {
                         [] if self.is_all => self.next = Next::Over,
                         [] => self.more()?,
@@ -255,11 +326,16 @@ impl<R: Read> Gunzip<R> {
             true => Input::new(here, self.bit),
             false => Input::open(here, self.bit),
         };
-        let pause = self.inflate.run(&mut input, &mut self.out, &mut self.at);
+        let pause = self.watch.run(&mut self.inflate, &mut input, &mut self.out, &mut self.at);
+        let from = self.bit / 8;
         self.bit = input.bit();
         let content = &self.out[self.given..self.at];
         self.crc.update(content);
         self.len = self.len.wrapping_add(content.len() as u32);
+        let (new, bit) = (content.len(), 8 * self.pos + self.bit as u64);
+        let end = self.bit.div_ceil(8).min(self.have);
+        self.watch.passed(self.pos + from as u64, &self.input[from..end]);
+        self.watch.went(&self.inflate, bit, &self.out[..self.at], new)?;
         match pause.map_err(|fault| fault.at(self.place())) {
             Ok(Pause::End) => {
                 self.bit = self.bit.next_multiple_of(8);
@@ -275,7 +351,7 @@ impl<R: Read> Gunzip<R> {
     }
 }
 
-impl<R: Read> Read for Gunzip<R> {
+impl<R: Read, W: Watch> Read for Watched<R, W> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.advance().map_err(into_io)?;
         let len = buf.len().min(self.at - self.given);

@@ -118,6 +118,12 @@ impl<'a> Input<'a> {
         self.bit.div_ceil(8)
     }
 
+    /// At most so many bytes from the one of the next bit on, and which of its bits that is.
+    pub(crate) fn ahead(&self, most: usize) -> (&'a [u8], usize) {
+        let rest = self.bytes.get(self.bit / 8..).unwrap_or_default();
+        (&rest[..most.min(rest.len())], self.bit % 8)
+    }
+
     /// The next 57 bits or more; 0 where there are none.
     #[inline(always)]
     fn peek(&self) -> u64 {
@@ -206,6 +212,70 @@ impl Sink for Buffer<'_> {
     }
 }
 
+/// A buffer, and notes of what is copied from before a place in it.
+struct Marking<'a> {
+    buffer: Buffer<'a>,
+    marks: &'a mut Marks,
+    /// Where in the buffer that place is.
+    start: usize,
+}
+
+impl Sink for Marking<'_> {
+    fn room(&self) -> usize {
+        self.buffer.room()
+    }
+    fn reach(&self) -> usize {
+        self.buffer.reach()
+    }
+    fn literal(&mut self, byte: u8) {
+        self.buffer.literal(byte);
+    }
+    fn literals(&mut self, bytes: &[u8]) {
+        self.buffer.literals(bytes);
+    }
+    fn copy(&mut self, len: usize, distance: usize) {
+        let from = self.buffer.at - distance;
+        let to = (from + len).min(self.start);
+        if from < to {
+            self.marks.note(self.start - from, to - from);
+        }
+        self.buffer.copy(len, distance);
+    }
+}
+
+/// Which bytes of a window matches copy from.
+#[derive(Clone)]
+pub(crate) struct Marks(Box<[bool; WINDOW]>);
+
+impl Default for Marks {
+    fn default() -> Marks {
+        Marks(Box::new([false; WINDOW]))
+    }
+}
+
+impl Marks {
+    /// Notes bytes of the window, the first of them `distance` before its end.
+    fn note(&mut self, distance: usize, len: usize) {
+        let from = WINDOW.saturating_sub(distance);
+        let to = (from + len).min(WINDOW);
+        self.0[from..to].fill(true);
+    }
+
+    /// Clears what nothing is copied from in the last bytes before a place, and cuts off what is before all
+    /// others.
+    pub fn clear<'w>(&self, window: &'w mut [u8]) -> &'w mut [u8] {
+        let skip = WINDOW - window.len();
+        let marks = &self.0[skip..];
+        for (byte, is_used) in window.iter_mut().zip(marks) {
+            if !is_used {
+                *byte = 0;
+            }
+        }
+        let first = marks.iter().position(|&is_used| is_used).unwrap_or(window.len());
+        &mut window[first..]
+    }
+}
+
 /// What is next in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
@@ -223,6 +293,8 @@ pub struct Inflate {
     is_last: bool,
     /// What is left of a match: its length and distance.
     copy: (usize, usize),
+    /// Bits of the header of the block.
+    header_bits: usize,
     tables: Box<Tables>,
 }
 
@@ -240,6 +312,7 @@ impl Inflate {
             next: Next::Header,
             is_last: false,
             copy: (0, 0),
+            header_bits: 0,
             tables: Box::new(Tables::new()),
         }
     }
@@ -279,6 +352,46 @@ impl Inflate {
         at: &mut usize,
     ) -> Result<Pause, Fault> {
         self.fill(input, out, at, true)
+    }
+
+    /// As [`run_block`](Inflate::run_block), some times slower; notes what is copied from before the last
+    /// `since` bytes that were decoded.
+    pub(crate) fn run_marking(
+        &mut self,
+        input: &mut Input<'_>,
+        out: &mut [u8],
+        at: &mut usize,
+        (since, marks): (usize, &mut Marks),
+    ) -> Result<Pause, Fault> {
+        let start = at.saturating_sub(since);
+        let mut sink = Marking { buffer: Buffer { out, at: *at }, marks, start };
+        let pause = self.go(input, &mut sink, true);
+        *at = sink.buffer.at;
+        pause
+    }
+
+    /// Reads the header of a block, and stands before its first symbol or byte.
+    ///
+    /// # Errors
+    /// As of [`run`](Inflate::run).
+    pub(crate) fn begin_block(&mut self, input: &mut Input<'_>) -> Result<(), Fault> {
+        self.reset();
+        self.header(input)?.map_or(Ok(()), |_| Err(Fault::Truncated))
+    }
+
+    /// Bits of the header of the block that it is in.
+    pub(crate) fn header_bits(&self) -> usize {
+        self.header_bits
+    }
+
+    /// True before a block.
+    pub(crate) fn is_before_block(&self) -> bool {
+        self.next == Next::Header
+    }
+
+    /// True within a block, between two of its symbols.
+    pub(crate) fn is_before_symbol(&self) -> bool {
+        self.next == Next::Symbols && self.copy.0 == 0
     }
 
     /// Goes on to the end of the stream, if no byte is in between.
@@ -441,6 +554,7 @@ impl Inflate {
             // What is made of bits that are not there may be anything.
             _ if ahead.bit > 8 * input.bytes.len() => input.at_end(),
             Ok(next) => {
+                self.header_bits = ahead.bit - input.bit;
                 *input = ahead;
                 self.next = next;
                 if next == Next::Stored(0) {

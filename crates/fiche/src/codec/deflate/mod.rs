@@ -29,8 +29,9 @@ mod tables;
 
 #[cfg(feature = "zlib")]
 pub(in crate::codec) use block::{State, compress, decompress, decompress_front};
-pub(crate) use gunzip::MAGIC;
 pub use gunzip::{Gunzip, Member};
+pub(crate) use gunzip::{MAGIC, Watch, Watched};
+pub(crate) use inflate::Marks;
 pub use inflate::{Fault, Inflate, Input, Pause, WINDOW};
 #[cfg(feature = "zlib")]
 pub use partition::{FLUSH, LAST_BLOCK, Partitioner};

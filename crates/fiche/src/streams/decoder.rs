@@ -1,0 +1,200 @@
+//! Decodes units of a gzip file, from their starts on and no further than is asked for.
+
+use super::format::Unit;
+use super::index::Index;
+use crate::codec::deflate::{Inflate, Input, Member, Pause, WINDOW};
+use crate::codec::unpack_section;
+use crate::error::{Error, Place, Result};
+use crate::io::ReadAt;
+use crate::wire::{Crc32c, Take, crc32};
+
+/// Content that is decoded before it is given out.
+const ROOM: usize = 128 << 10;
+/// Checksum and length behind a member.
+const TRAILER: usize = 8;
+
+/// A decoder, and where it stands. Takes 180 KB and the stored bytes of a unit.
+pub(super) struct Decoder {
+    unit: Option<Unit>,
+    /// The unit's bytes, and the bit of them that is next.
+    stored: Vec<u8>,
+    bit: usize,
+    inflate: Inflate,
+    /// Content up to `at`, which is what is before byte `end` of the stream's content. Matches copy from no further back than `floor`;
+    /// from `first` on it is the content itself.
+    out: Vec<u8>,
+    at: usize,
+    floor: usize,
+    first: usize,
+    end: u64,
+}
+
+impl Default for Decoder {
+    fn default() -> Decoder {
+        Decoder {
+            unit: None,
+            stored: Vec::new(),
+            bit: 0,
+            inflate: Inflate::new(),
+            out: vec![0; WINDOW + ROOM],
+            at: 0,
+            floor: 0,
+            first: 0,
+            end: 0,
+        }
+    }
+}
+
+fn corrupt(what: &'static str, pos: u64) -> Error {
+    Error::Corrupt { what, at: Place::Pos(pos) }
+}
+
+impl Decoder {
+    /// How many bytes it would decode for nothing before it comes to this one; `None` where it cannot.
+    pub fn way_to(&self, offset: u64) -> Option<u64> {
+        let unit =
+            self.unit.as_ref().filter(|unit| unit.offset <= offset && offset < unit.end())?;
+        let first = self.end.saturating_sub((self.at - self.first) as u64);
+        debug_assert!(unit.offset <= first);
+        (first <= offset).then(|| offset.saturating_sub(self.end))
+    }
+
+    /// Bytes of its unit from this one on.
+    pub fn left(&self, offset: u64) -> u64 {
+        self.unit.as_ref().map_or(0, |unit| unit.end().saturating_sub(offset))
+    }
+
+    /// Stands at the beginning of a unit, whose stored bytes are read and held against their checksum.
+    pub fn begin(&mut self, source: &dyn ReadAt, index: &Index, unit: Unit) -> Result<()> {
+        self.unit = None;
+        let bytes = unit.bytes();
+        let damaged = || corrupt("unit of a gzip file", bytes.start);
+        // No byte of deflate makes more than 1,032 bytes of content.
+        let is_possible = unit.len / 1032 <= bytes.end - bytes.start;
+        if bytes.end > source.len() || !is_possible {
+            return Err(damaged());
+        }
+        let len = usize::try_from(bytes.end - bytes.start).map_err(|_| damaged())?;
+        self.stored.clear();
+        self.stored.resize(len, 0);
+        source.read_at(bytes.start, &mut self.stored)?;
+        if let Some(stored) = unit.stored {
+            let mut checksum = Crc32c::default();
+            checksum.update(&self.stored);
+            if checksum.get() != stored {
+                return Err(damaged());
+            }
+        }
+        self.bit = (unit.bits.start % 8) as usize;
+        self.inflate.reset();
+        (self.at, self.floor, self.first) = (0, 0, 0);
+        if !unit.start.is_empty() {
+            let start = index.start(&unit)?;
+            self.set(&start).ok_or_else(|| corrupt("start of a unit", unit.start.start))?;
+        }
+        self.end = unit.offset;
+        let is_checked = unit.stored.is_some();
+        self.unit = Some(unit);
+        if is_checked { Ok(()) } else { self.check_member() }
+    }
+
+    /// Takes the header and the window of a start.
+    fn set(&mut self, start: &[u8]) -> Option<()> {
+        let mut take = Take::new(start, "start of a unit", 0);
+        let bits = take.count(8 * start.len() as u64).ok()?;
+        let header = take.bytes(bits.div_ceil(8)).ok()?;
+        let len = take.count(WINDOW as u64).ok()?;
+        let packed = take.bytes(take.remaining()).ok()?;
+        let window =
+            if packed.len() == len { packed.to_vec() } else { unpack_section(packed, len)? };
+        if bits > 0 {
+            let mut input = Input::new(header, 0);
+            self.inflate.begin_block(&mut input).ok()?;
+            if input.bit() != bits || !self.inflate.is_before_symbol() {
+                return None;
+            }
+        }
+        self.out[..len].copy_from_slice(&window);
+        (self.at, self.first) = (len, len);
+        Some(())
+    }
+
+    /// Of a unit without a checksum of its own, which is a member: decodes it, and holds it against what the member
+    /// says.
+    fn check_member(&mut self) -> Result<()> {
+        let Some(unit) = self.unit.take() else { return Ok(()) };
+        let damaged = || corrupt("unit of a gzip file", unit.bits.start / 8);
+        if unit.len > ROOM as u64 || !unit.start.is_empty() {
+            return Err(damaged());
+        }
+        while self.end < unit.end() {
+            self.go_on(&unit, unit.end())?;
+        }
+        let mut input = Input::new(&self.stored, self.bit);
+        let end = self.inflate.finish(&mut input).map_err(|fault| fault.at(unit.bits.start / 8))?;
+        let trailer = self.stored.get(input.byte()..).and_then(|rest| rest.get(..TRAILER));
+        let mut take = Take::new(trailer.unwrap_or_default(), "gzip trailer", unit.bits.start / 8);
+        let (crc, len) = (take.u32()?, take.u32()?);
+        if end != Pause::End
+            || self.floor != 0
+            || crc != crc32(&self.out[..self.at])
+            || u64::from(len) != unit.len
+        {
+            return Err(damaged());
+        }
+        self.unit = Some(unit);
+        Ok(())
+    }
+
+    /// Fills `buf` with the content from `offset` on, which is in the unit, and which it can come to.
+    pub fn read(&mut self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let Some(unit) = self.unit.take() else { return Err(Error::Poisoned) };
+        let (mut offset, mut buf) = (offset, buf);
+        while !buf.is_empty() {
+            if self.end <= offset {
+                self.go_on(&unit, offset + buf.len() as u64)?;
+                continue;
+            }
+            let from = self.at - (self.end - offset) as usize;
+            let now = buf.len().min(self.at - from);
+            let (here, rest) = buf.split_at_mut(now);
+            here.copy_from_slice(&self.out[from..from + now]);
+            (offset, buf) = (offset + now as u64, rest);
+        }
+        // Where something failed it stands nowhere any more.
+        self.unit = Some(unit);
+        Ok(())
+    }
+
+    /// Decodes on, to byte `wanted` of the content at most, as far as there is room.
+    fn go_on(&mut self, unit: &Unit, wanted: u64) -> Result<()> {
+        if self.at == self.out.len() {
+            self.out.copy_within(self.at - WINDOW.., 0);
+            let gone = self.at - WINDOW;
+            self.at = WINDOW;
+            self.floor = self.floor.saturating_sub(gone);
+            self.first = self.first.saturating_sub(gone);
+        }
+        let here = unit.bits.start / 8;
+        let left = usize::try_from(wanted - self.end).unwrap_or(usize::MAX);
+        let end = self.out.len().min(self.at.saturating_add(left));
+        let mut input = Input::new(&self.stored, self.bit);
+        let mut at = self.at - self.floor;
+        let pause = self.inflate.run(&mut input, &mut self.out[self.floor..end], &mut at);
+        let before = self.at;
+        (self.bit, self.at) = (input.bit(), at + self.floor);
+        self.end += (self.at - before) as u64;
+        let pos = here + input.byte() as u64;
+        if pause.map_err(|fault| fault.at(pos))? == Pause::End && self.at < end {
+            let next = input.byte() + TRAILER;
+            let rest = self.stored.get(next..).unwrap_or_default();
+            let member = Member::parse(rest, here + next as u64)?;
+            // The unit goes on, so that there is one.
+            let member = member.ok_or_else(|| corrupt("gzip header", here + next as u64))?;
+            self.bit = 8 * (next + member.len);
+            self.floor = self.at;
+            self.inflate.reset();
+        }
+        Ok(())
+    }
+}

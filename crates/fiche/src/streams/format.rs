@@ -1,0 +1,461 @@
+//! The bytes of an index: where a standard file can be decoded from.
+//!
+//! # Index
+//!
+//! A file of kind 3: the header, then for each page of units the starts of these units and the page's section, then
+//! the footer's section and the trailer. It tells of one file that another program may have written, its *stream*,
+//! and lies beside it, or in pieces at its end.
+//!
+//! A *unit* is a piece of the stream's content and the bits of the stream that it is decoded from, with no other content at
+//! hand. Units follow one another without a gap, in the content and in the bits; each has a byte of content at least.
+//! What stands between two of them (a checksum, a header) counts for the first.
+//!
+//! # Unit page
+//!
+//! A section of kind 11. Its offset is the content before it, its number the units before it.
+//!
+//! | size | field | meaning |
+//! |---|---|---|
+//! | varint | count | units, 1 to 4,096 |
+//! | 1 | flags | bit 0: starts; bit 1: checksums of stored bytes; bit 2: checksums of content; bit 3: lines |
+//! | varint | first bit | of the first unit in the stream; bit 0 is the lowest bit of the first byte |
+//! | | offsets | an Elias-Fano sequence: where each unit ends in the content, from the page's offset on |
+//! | | bits | the same for the stream, from the first bit on |
+//! | varint | position | with starts: where in the index the first of them is |
+//! | | starts | with starts: where each start ends, from there on, and how many units are up to its own: the sum |
+//! | 4 each | stored checksums | if so: CRC-32C of every byte that a bit of the unit is in |
+//! | 4 each | content checksums | if so: CRC-32 of the unit's content |
+//! | | lines | if so: how many line feeds are in the page up to the end of each unit, and how many units: the sum |
+//!
+//! # Start
+//!
+//! What decoding a unit of a gzip file takes beside its bits. Of no bytes where it begins with a block of the stream
+//! that copies from nothing before it.
+//!
+//! | size | field | meaning |
+//! |---|---|---|
+//! | varint | header bits | 0 where the unit begins with a block; else bits of the header of the block that it begins in |
+//! | ceil(bits / 8) | header | these bits, the first the lowest; what is left of a byte is zero |
+//! | varint | window | bytes of content before the unit that it may copy from, up to 32,768 |
+//! | | packed window | those bytes as one Zstandard frame as under "Codecs". What nothing is copied from may be zero |
+//! | 4 | checksum | CRC-32C of the start's position in the index as 8 bytes and then of all before this field |
+//!
+//! # Footer of an index
+//!
+//! | size | field | meaning |
+//! |---|---|---|
+//! | 1 | format | of the stream: 1 gzip |
+//! | 1 | flags | bit 0: the index is at the end of its stream's file; bit 1: all pages have lines |
+//! | varint | stored length | of the stream |
+//! | 32 | digest | of the stream's sampled bytes; zeros in an index at the end of the file |
+//! | varint | length | of the content |
+//! | varint | pages | how many |
+//! | for each | page | varint content, varint units, varint line feeds in it (0 without lines), varint position and varint length of its section |
+//!
+//! The sampled bytes are the stream's length as 8 bytes; its bytes 0 to 4,095; from each byte 65,536, 131,072 and so on, twice as far
+//! each time, as many; then its last 4,096. Where there are fewer, all that there are. Their digest is BLAKE3.
+//!
+//! # Index at the end of a gzip file
+//!
+//! The stream is one member, whose units begin with a block each and copy from nothing before. Behind it stand members without
+//! content: header of ten bytes (flags 4), the length of the extra field, and one subfield `F`, `I`; then `03 00` and eight zero
+//! bytes. The subfields of all but the last hold the bytes of the index in order, 65,510 in each but the last of these. The last
+//! member's subfield holds the index's length in 8 bytes and the CRC-32C of these 8 bytes.
+
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::ops::Range;
+
+use crate::elias_fano::EliasFano;
+use crate::envelope::{Kind, Section, SectionRef};
+use crate::error::{Error, Result};
+use crate::wire::{Digest, Put, Take};
+
+/// Units whose table is read at once.
+pub(super) const PAGE: usize = 4096;
+/// No file is longer, so that positions in bits are numbers, too.
+pub(super) const MAX_STORED: u64 = 1 << 60;
+
+const STARTS: u8 = 1;
+const STORED: u8 = 2;
+const CONTENT: u8 = 4;
+const LINES: u8 = 8;
+
+const INSIDE: u8 = 1;
+const ALL_LINES: u8 = 2;
+
+/// What a file is, of those that other programs know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum Format {
+    /// Members of deflate (RFC 1952), one or many: gzip, pigz, bgzip.
+    Gzip = 1,
+}
+
+impl Format {
+    fn from_number(number: u8) -> Option<Format> {
+        [Format::Gzip].into_iter().find(|format| *format as u8 == number)
+    }
+
+    /// The name that people know.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Gzip => "gzip",
+        }
+    }
+}
+
+/// A unit, as a reader gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unit {
+    pub number: u64,
+    pub offset: u64,
+    pub len: u64,
+    /// Bits of the stream.
+    pub bits: Range<u64>,
+    /// Checksums of the stored bytes and of the content.
+    pub stored: Option<u32>,
+    pub content: Option<u32>,
+    /// Where its start is in the index; empty where it needs none.
+    pub start: Range<u64>,
+}
+
+impl Unit {
+    /// Bytes of the stream that its bits are in.
+    pub fn bytes(&self) -> Range<u64> {
+        self.bits.start / 8..self.bits.end.div_ceil(8)
+    }
+
+    pub fn end(&self) -> u64 {
+        self.offset + self.len
+    }
+}
+
+/// Units as they are gathered, up to a page of them.
+#[derive(Default)]
+pub(super) struct Gathered {
+    pub first_bit: u64,
+    /// Ends, from the first on.
+    pub offsets: Vec<u64>,
+    pub bits: Vec<u64>,
+    /// Lengths of the starts so far.
+    pub first_start: u64,
+    pub starts: Vec<u64>,
+    pub stored: Vec<u32>,
+    pub content: Vec<u32>,
+    pub lines: Vec<u64>,
+}
+
+/// With how many are up to each, numbers that may be equal increase.
+fn increasing(values: &[u64]) -> Vec<u64> {
+    values.iter().zip(1..).map(|(value, i)| value + i).collect()
+}
+
+impl Gathered {
+    pub fn payload(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let n = self.offsets.len();
+        debug_assert!(n > 0 && n <= PAGE);
+        let mut flags = 0;
+        let has_starts = self.starts.last().is_some_and(|&all| all > 0);
+        for (flag, is_there) in [
+            (STARTS, has_starts),
+            (STORED, self.stored.len() == n),
+            (CONTENT, self.content.len() == n),
+            (LINES, self.lines.len() == n),
+        ] {
+            flags |= if is_there { flag } else { 0 };
+        }
+        out.put_varint(n as u64);
+        out.put_u8(flags);
+        out.put_varint(self.first_bit);
+        EliasFano::encode(&self.offsets, &mut out);
+        EliasFano::encode(&self.bits, &mut out);
+        if flags & STARTS != 0 {
+            out.put_varint(self.first_start);
+            EliasFano::encode(&increasing(&self.starts), &mut out);
+        }
+        for (flag, checksums) in [(STORED, &self.stored), (CONTENT, &self.content)] {
+            if flags & flag != 0 {
+                checksums.iter().for_each(|&checksum| out.put_u32(checksum));
+            }
+        }
+        if flags & LINES != 0 {
+            EliasFano::encode(&increasing(&self.lines), &mut out);
+        }
+        out
+    }
+}
+
+/// A page of units as read.
+#[derive(Debug)]
+pub(super) struct Page {
+    offset: u64,
+    first: u64,
+    pub units: usize,
+    first_bit: u64,
+    offsets: EliasFano,
+    bits: EliasFano,
+    starts: Option<(u64, EliasFano)>,
+    stored: Vec<u32>,
+    content: Vec<u32>,
+    lines: Option<EliasFano>,
+}
+
+impl Page {
+    pub fn parse(section: &Section) -> Result<Page> {
+        let mut take = section.take("unit page");
+        let units = take.count(PAGE as u64)?;
+        let flags = take.u8()?;
+        if flags & !(STARTS | STORED | CONTENT | LINES) != 0 {
+            return Err(Error::Unsupported { what: "unit page flags", found: flags.into() });
+        }
+        let first_bit = take.varint()?;
+        let offsets = EliasFano::decode(&mut take, units)?;
+        let bits = EliasFano::decode(&mut take, units)?;
+        let starts = match flags & STARTS {
+            0 => None,
+            _ => Some((take.varint()?, EliasFano::decode(&mut take, units)?)),
+        };
+        let mut checksums = |flag: u8| -> Result<Vec<u32>> {
+            let count = if flags & flag != 0 { units } else { 0 };
+            (0..count).map(|_| take.u32()).collect()
+        };
+        let (stored, content) = (checksums(STORED)?, checksums(CONTENT)?);
+        let lines = match flags & LINES {
+            0 => None,
+            _ => Some(EliasFano::decode(&mut take, units)?),
+        };
+        take.end()?;
+        let corrupt = || section.corrupt("unit page");
+        let within = |first: u64, last: u64| first.checked_add(last).filter(|&end| end < 1 << 63);
+        within(section.offset, offsets.last()).ok_or_else(corrupt)?;
+        within(first_bit, bits.last()).ok_or_else(corrupt)?;
+        if let Some((pos, ends)) = &starts {
+            within(*pos, ends.last())
+                .filter(|&end| end <= section.at.pos + units as u64)
+                .ok_or_else(corrupt)?;
+        }
+        // With how many there are these are no more than that, so that nothing below is less than nothing.
+        let page = Page {
+            offset: section.offset,
+            first: section.number,
+            units,
+            first_bit,
+            offsets,
+            bits,
+            starts,
+            stored,
+            content,
+            lines,
+        };
+        let grows = |ends: &EliasFano| {
+            (0..units).all(|i| ends.get(i) > i as u64) && {
+                let rest = |i: usize| ends.get(i) - i as u64 - 1;
+                (1..units).all(|i| rest(i - 1) <= rest(i))
+            }
+        };
+        let is_sound = page.starts.as_ref().is_none_or(|(_, ends)| grows(ends))
+            && page.lines.as_ref().is_none_or(grows);
+        if is_sound { Ok(page) } else { Err(section.corrupt("unit page")) }
+    }
+
+    /// Content, units and line feeds: what the footer says of it, too.
+    pub fn sums(&self) -> (u64, u64, u64) {
+        (self.offsets.last(), self.units as u64, self.lines_before(self.units).unwrap_or(0))
+    }
+
+    pub fn bits(&self) -> Range<u64> {
+        self.first_bit..self.first_bit + self.bits.last()
+    }
+
+    pub fn has_lines(&self) -> bool {
+        self.lines.is_some()
+    }
+
+    /// Unit `i` of the page.
+    pub fn unit(&self, i: usize) -> Unit {
+        let (from, to) = self.offsets.pair(i);
+        let (first_bit, last_bit) = self.bits.pair(i);
+        let start = match &self.starts {
+            None => 0..0,
+            Some((pos, ends)) => {
+                let (from, to) = ends.pair(i);
+                pos + from - i as u64..pos + to - i as u64 - 1
+            }
+        };
+        Unit {
+            number: self.first + i as u64,
+            offset: self.offset + from,
+            len: to - from,
+            bits: self.first_bit + first_bit..self.first_bit + last_bit,
+            stored: self.stored.get(i).copied(),
+            content: self.content.get(i).copied(),
+            start,
+        }
+    }
+
+    /// The unit that holds the byte at this offset, which is in the page.
+    pub fn find(&self, offset: u64) -> Unit {
+        self.unit(self.offsets.rank(offset - self.offset).min(self.units - 1))
+    }
+
+    /// Line feeds in the page before unit `i`.
+    pub fn lines_before(&self, i: usize) -> Option<u64> {
+        let ends = self.lines.as_ref()?;
+        Some(match i.checked_sub(1) {
+            None => 0,
+            Some(before) => ends.get(before) - i as u64,
+        })
+    }
+}
+
+/// What the footer says of a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PageRef {
+    /// Content, units and line feeds before it, and in it.
+    pub offset: u64,
+    pub len: u64,
+    pub first: u64,
+    pub units: u64,
+    pub first_line: u64,
+    pub lines: u64,
+    pub at: SectionRef,
+}
+
+/// The footer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Footer {
+    pub format: Format,
+    pub is_inside: bool,
+    pub has_lines: bool,
+    pub stored_len: u64,
+    pub digest: Digest,
+    pub len: u64,
+    pub pages: Vec<PageRef>,
+}
+
+impl Footer {
+    pub fn payload(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_u8(self.format as u8);
+        let flag = |flag: u8, is_set: bool| if is_set { flag } else { 0 };
+        out.put_u8(flag(INSIDE, self.is_inside) | flag(ALL_LINES, self.has_lines));
+        out.put_varint(self.stored_len);
+        out.put(&self.digest.0);
+        out.put_varint(self.len);
+        out.put_varint(self.pages.len() as u64);
+        for page in &self.pages {
+            out.put_varint(page.len);
+            out.put_varint(page.units);
+            out.put_varint(page.lines);
+            page.at.put(&mut out);
+        }
+        out
+    }
+
+    pub fn parse(section: &Section) -> Result<Footer> {
+        let mut take = section.take("footer");
+        let (format, flags) = (take.u8()?, take.u8()?);
+        let found = u64::from(format);
+        let format = Format::from_number(format)
+            .ok_or(Error::Unsupported { what: "stream format", found })?;
+        if flags & !(INSIDE | ALL_LINES) != 0 {
+            return Err(Error::Unsupported { what: "index flags", found: flags.into() });
+        }
+        let (stored_len, digest, len) = (take.varint()?, take.digest()?, take.varint()?);
+        // A page takes five bytes here at least.
+        let count = take.count(take.remaining() as u64 / 5)?;
+        let mut pages = Vec::with_capacity(count);
+        let (mut offset, mut first, mut first_line) = (0u64, 0u64, 0u64);
+        for _ in 0..count {
+            let (len, units, lines) = (take.varint()?, take.varint()?, take.varint()?);
+            let at = SectionRef::take(&mut take)?;
+            pages.push(PageRef { offset, len, first, units, first_line, lines, at });
+            let add = |a: u64, b: u64| a.checked_add(b).filter(|&sum| sum < 1 << 63);
+            let sums = (add(offset, len), add(first, units), add(first_line, lines));
+            let (Some(a), Some(b), Some(c)) = sums else { return Err(take.corrupt()) };
+            (offset, first, first_line) = (a, b, c);
+            if units == 0 || len < units || lines > len {
+                return Err(take.corrupt());
+            }
+        }
+        take.end()?;
+        if offset != len || stored_len > MAX_STORED {
+            return Err(section.corrupt("footer"));
+        }
+        let (is_inside, has_lines) = (flags & INSIDE != 0, flags & ALL_LINES != 0);
+        Ok(Footer { format, is_inside, has_lines, stored_len, digest, len, pages })
+    }
+
+    pub fn units(&self) -> u64 {
+        self.pages.last().map_or(0, |page| page.first + page.units)
+    }
+
+    pub fn lines(&self) -> Option<u64> {
+        self.has_lines.then(|| self.pages.last().map_or(0, |page| page.first_line + page.lines))
+    }
+}
+
+/// Where the piece of the index is that byte `i` of it lies in, from the first of these members on.
+pub(super) fn place_inside(i: u64) -> u64 {
+    (i / PIECE + 1) * BEFORE_PIECE + i / PIECE * AFTER_PIECE + i
+}
+
+/// Bytes of the index in a member.
+pub(super) const PIECE: u64 = 65_510;
+/// Of the member before and behind them.
+pub(super) const BEFORE_PIECE: u64 = 16;
+pub(super) const AFTER_PIECE: u64 = 10;
+/// The last member.
+pub(super) const POINTER: u64 = BEFORE_PIECE + 12 + AFTER_PIECE;
+
+/// Appends a member without content that holds these bytes.
+pub(super) fn put_member(bytes: &[u8], out: &mut Vec<u8>) {
+    debug_assert!(bytes.len() as u64 <= PIECE);
+    // Deflate, an extra field, no time, no level, no system.
+    out.put(&[0x1F, 0x8B, 8, 4, 0, 0, 0, 0, 0, 255]);
+    out.put_u16(bytes.len() as u16 + 4);
+    out.put(b"FI");
+    out.put_u16(bytes.len() as u16);
+    out.put(bytes);
+    out.put(&[3, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+/// Bytes of an index of this length in members, and of the member that leads to it.
+pub(super) fn len_inside(len: u64) -> u64 {
+    len + len.div_ceil(PIECE) * (BEFORE_PIECE + AFTER_PIECE) + POINTER
+}
+
+/// What the last member of a file says: how long its index is.
+pub(super) fn parse_pointer(bytes: &[u8]) -> Option<u64> {
+    let mut take = Take::new(bytes, "index pointer", 0);
+    let (head, len, checksum) =
+        (take.bytes(BEFORE_PIECE as usize).ok()?, take.u64().ok()?, take.u32().ok()?);
+    let mut whole = Vec::new();
+    put_member(&pointer(len), &mut whole);
+    let is_right = whole.get(..BEFORE_PIECE as usize) == Some(head)
+        && whole.len() == bytes.len()
+        && checksum == crate::wire::crc32c(&len.to_le_bytes());
+    (is_right && len < MAX_STORED).then_some(len)
+}
+
+/// The bytes of the last member's subfield.
+pub(super) fn pointer(len: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.put_u64(len);
+    let checksum = crate::wire::crc32c(&out);
+    out.put_u32(checksum);
+    out
+}
+
+/// A page's section, read and held against what the footer says of it.
+pub(super) fn load_page(source: &dyn crate::io::ReadAt, page: &PageRef) -> Result<Page> {
+    let section = Section::load(source, page.at, Kind::UnitPage)?;
+    let parsed = Page::parse(&section)?;
+    let is_same = (section.offset, section.number) == (page.offset, page.first)
+        && parsed.sums() == (page.len, page.units, page.lines);
+    if is_same { Ok(parsed) } else { Err(section.corrupt("unit page")) }
+}

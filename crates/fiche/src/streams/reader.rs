@@ -1,0 +1,196 @@
+//! Reads any piece of a standard file, by an index.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::decoder::Decoder;
+use super::format::Format;
+use super::index::Index;
+use super::scan::sampled;
+use crate::error::{Error, Result};
+use crate::io::{ReadAt, within};
+
+/// Decoders that are kept for reads that go on where one stands.
+const KEPT: usize = 8;
+
+/// A standard compressed file that is open for reading; itself the bytes of its content.
+///
+/// Cheap to clone, and shared by any number of threads. A read decodes from the start of the unit it is in, or from where
+/// an earlier read ended if that is nearer; what is stored of a unit is held against its checksum before. Takes some 200 KB and the
+/// stored bytes of a unit for each of up to eight decoders, and what the index takes.
+#[derive(Clone)]
+pub struct Reader {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    source: Arc<dyn ReadAt>,
+    index: Index,
+    /// The one used last is the last.
+    decoders: Mutex<Vec<Box<Decoder>>>,
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reader({} bytes of {})", self.len(), self.format().name())
+    }
+}
+
+impl Reader {
+    /// Opens a file that has an index inside, as [`Writer`](super::Writer) leaves it there; `None` where there is none.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the index is damaged, [`Error::Unsupported`] when a newer version wrote it, [`Error::Io`].
+    pub fn open(source: Arc<dyn ReadAt>) -> Result<Option<Reader>> {
+        let index = Index::open_inside(&source)?;
+        Ok(index.map(|index| Reader::new(source, index)))
+    }
+
+    /// Opens a file by an index of its own, as [`index`](super::index()) makes it.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] when the index is that of another file, or the file has changed since; those of
+    /// [`open`](Reader::open).
+    pub fn with_index(source: Arc<dyn ReadAt>, index: Arc<dyn ReadAt>) -> Result<Reader> {
+        let index = Index::open(index)?;
+        let footer = index.footer();
+        let is_same = !footer.is_inside
+            && footer.stored_len == source.len()
+            && footer.digest == sampled(&source)?;
+        if !is_same {
+            return Err(Error::Changed { what: "the compressed file" });
+        }
+        Ok(Reader::new(source, index))
+    }
+
+    pub(super) fn new(source: Arc<dyn ReadAt>, index: Index) -> Reader {
+        Reader { inner: Arc::new(Inner { source, index, decoders: Mutex::new(Vec::new()) }) }
+    }
+
+    /// What the file is.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        self.inner.index.footer().format
+    }
+
+    /// Pieces of the content that are decoded by themselves.
+    #[must_use]
+    pub fn units(&self) -> u64 {
+        self.inner.index.footer().units()
+    }
+
+    /// Bytes of the index.
+    #[must_use]
+    pub fn index_len(&self) -> u64 {
+        self.inner.index.stored_len()
+    }
+
+    /// Bytes of the file.
+    #[must_use]
+    pub fn stored_len(&self) -> u64 {
+        self.inner.source.len()
+    }
+
+    /// Line feeds in the content, if they were counted.
+    #[must_use]
+    pub fn line_feeds(&self) -> Option<u64> {
+        self.inner.index.footer().lines()
+    }
+
+    /// Where line `number` (from 0) begins in the content, and where the next one does or the content ends; `None` where there are
+    /// fewer. At most two units are decoded.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where lines were not counted; those of reading.
+    pub fn line(&self, number: u64) -> Result<Option<std::ops::Range<u64>>> {
+        let Some(feeds) = self.line_feeds() else {
+            return Err(Error::invalid("the index of this file knows of no lines: make it anew"));
+        };
+        let start = match number.checked_sub(1) {
+            None => 0,
+            Some(before) if before < feeds => self.behind_line_feed(before)?,
+            Some(_) => return Ok(None),
+        };
+        let end = if number < feeds { self.behind_line_feed(number)? } else { self.len() };
+        Ok((start < end).then_some(start..end))
+    }
+
+    /// The offset behind this line feed, which there is.
+    fn behind_line_feed(&self, number: u64) -> Result<u64> {
+        let miscounted = || Error::Corrupt { what: "unit page", at: crate::error::Place::Pos(0) };
+        let (unit, before) = self.inner.index.line(number)?.ok_or_else(miscounted)?;
+        let mut left = number.checked_sub(before).ok_or_else(miscounted)?;
+        let mut piece = vec![0; 64 << 10];
+        let mut offset = unit.offset;
+        while offset < unit.end() {
+            let len = piece.len().min((unit.end() - offset) as usize);
+            self.read_at(offset, &mut piece[..len])?;
+            for at in memchr::memchr_iter(b'\n', &piece[..len]) {
+                if left == 0 {
+                    return Ok(offset + at as u64 + 1);
+                }
+                left -= 1;
+            }
+            offset += len as u64;
+        }
+        Err(miscounted())
+    }
+
+    /// A decoder that stands before the byte at `offset`, near if one does.
+    fn decoder(&self, offset: u64) -> Result<Box<Decoder>> {
+        let found = {
+            let mut all = self.inner.decoders.lock().unwrap_or_else(PoisonError::into_inner);
+            let way = |decoder: &Decoder| decoder.way_to(offset).unwrap_or(u64::MAX);
+            let nearest = (0..all.len()).min_by_key(|&i| way(&all[i]));
+            match nearest {
+                Some(i) if all[i].way_to(offset).is_some() => return Ok(all.remove(i)),
+                // The one that was not used for longest.
+                Some(_) if all.len() >= KEPT => all.remove(0),
+                _ => Box::default(),
+            }
+        };
+        let mut decoder = found;
+        let unit = self.inner.index.find(offset)?;
+        decoder.begin(&self.inner.source, &self.inner.index, unit)?;
+        Ok(decoder)
+    }
+}
+
+impl ReadAt for Reader {
+    fn len(&self) -> u64 {
+        self.inner.index.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let range = within(offset, buf.len(), self.len())?;
+        let (mut offset, mut buf) = (range.start, buf);
+        while !buf.is_empty() {
+            let mut decoder = self.decoder(offset)?;
+            let now = decoder.left(offset).min(buf.len() as u64) as usize;
+            let (here, rest) = buf.split_at_mut(now);
+            let result = decoder.read(offset, here);
+            {
+                let mut all = self.inner.decoders.lock().unwrap_or_else(PoisonError::into_inner);
+                if all.len() >= KEPT {
+                    all.remove(0);
+                }
+                all.push(decoder);
+            }
+            result?;
+            (offset, buf) = (offset + now as u64, rest);
+        }
+        Ok(())
+    }
+
+    /// In the order of the content, so that one decoder serves those that are near one another.
+    fn read_many_at(&self, reads: &mut [(u64, &mut [u8])]) -> Vec<Result<()>> {
+        let mut order: Vec<usize> = (0..reads.len()).collect();
+        order.sort_unstable_by_key(|&i| reads[i].0);
+        let mut results: Vec<Result<()>> = reads.iter().map(|_| Ok(())).collect();
+        for i in order {
+            let (offset, buf) = &mut reads[i];
+            results[i] = self.read_at(*offset, buf);
+        }
+        results
+    }
+}

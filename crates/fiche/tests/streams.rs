@@ -1,0 +1,153 @@
+//! Standard files read anywhere: those of other programs by an index, and our own.
+#![cfg(feature = "zlib")]
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use fiche::streams::{IndexOptions, Reader, index};
+use fiche::testing::{Random, conformance};
+use fiche::{Error, ReadAt};
+use flate2::{Compression, GzBuilder};
+
+fn gzip(content: &[u8], level: u32) -> Vec<u8> {
+    let mut encoder = GzBuilder::new().filename("x").write(Vec::new(), Compression::new(level));
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// One member with a block that never ends.
+fn one_block(content: &[u8]) -> Vec<u8> {
+    let mut file = vec![0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 255];
+    let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::new(1).unwrap());
+    let mut stream = vec![0; compressor.deflate_compress_bound(content.len())];
+    let len = compressor.deflate_compress(content, &mut stream).unwrap();
+    file.extend(&stream[..len]);
+    file.extend(
+        crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, content).to_le_bytes()[..4].iter(),
+    );
+    file.extend((content.len() as u32).to_le_bytes());
+    file
+}
+
+fn indexed(file: &[u8], spacing: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    let options = IndexOptions::default().spacing(spacing);
+    index(file, &options, &mut out, io::sink()).unwrap();
+    out
+}
+
+fn open(file: &[u8], index: Vec<u8>) -> Reader {
+    Reader::with_index(Arc::new(file.to_vec()), Arc::new(index)).unwrap()
+}
+
+/// Text that is far from everywhere alike, with pieces that do not shrink.
+fn content(random: &mut Random, len: usize) -> Vec<u8> {
+    let mut all = Vec::new();
+    while all.len() < len {
+        let piece = random.below(60_000) as usize;
+        match random.below(8) {
+            0 => all.extend(random.bytes(piece)),
+            1 => all.extend(vec![random.below(256) as u8; 3 * piece]),
+            _ => all.extend(random.text(piece)),
+        }
+    }
+    all.truncate(len);
+    all
+}
+
+#[test]
+fn files_of_other_programs_are_read_anywhere() {
+    let mut random = Random(11);
+    for (i, len) in [0, 1, 1000, 70_000, 700_000, 3_000_000].into_iter().enumerate() {
+        let content = content(&mut random, len);
+        let (half, rest) = content.split_at(len / 3);
+        let small: Vec<u8> = content.chunks(5000).flat_map(|piece| gzip(piece, 6)).collect();
+        let files = [
+            gzip(&content, 1),
+            gzip(&content, 6),
+            gzip(&content, 9),
+            gzip(&content, 0),
+            [gzip(half, 6), gzip(b"", 6), gzip(rest, 9), gzip(b"", 1)].concat(),
+            if small.is_empty() { gzip(b"", 6) } else { small },
+            one_block(&content),
+        ];
+        for (k, file) in files.iter().enumerate() {
+            for spacing in [64 << 10, 256 << 10, 1 << 20] {
+                let reader = open(file, indexed(file, spacing));
+                assert_eq!(reader.len(), len as u64, "{i} {k}");
+                conformance(&reader, &content, 5);
+                let units = len as u64 / spacing;
+                assert!(reader.units() >= units / 3, "{i} {k}: {} units", reader.units());
+                for _ in 0..20 {
+                    let at = random.below(len as u64 + 1);
+                    let piece = random.below((len as u64 - at).min(300_000) + 1) as usize;
+                    let mut read = vec![0; piece];
+                    reader.read_at(at, &mut read).unwrap();
+                    assert!(read == content[at as usize..][..piece], "{i} {k} {at}+{piece}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn lines_are_found_by_number() {
+    let mut random = Random(12);
+    let mut content = content(&mut random, 600_000);
+    for ends in [false, true] {
+        if ends {
+            content.push(b'\n');
+        }
+        let file = gzip(&content, 6);
+        let reader = open(&file, indexed(&file, 64 << 10));
+        let mut at = 0;
+        let lines: Vec<&[u8]> = content.split_inclusive(|&byte| byte == b'\n').collect();
+        for (i, line) in lines.iter().enumerate() {
+            let range = at..at + line.len() as u64;
+            if i % 37 == 0 || i + 3 > lines.len() {
+                assert_eq!(reader.line(i as u64).unwrap(), Some(range.clone()), "{i}");
+            }
+            at = range.end;
+        }
+        assert_eq!(reader.line(lines.len() as u64).unwrap(), None);
+        assert_eq!(reader.line(u64::MAX).unwrap(), None);
+    }
+}
+
+#[test]
+fn an_index_of_another_file_is_refused() {
+    let mut random = Random(13);
+    let content = content(&mut random, 1_000_000);
+    let file = gzip(&content, 6);
+    let index = indexed(&file, 1 << 18);
+    for at in [0, 4095, 65_536, file.len() - 1] {
+        let mut other = file.clone();
+        other[at] ^= 1;
+        let result = Reader::with_index(Arc::new(other), Arc::new(index.clone()));
+        assert!(matches!(result, Err(Error::Changed { .. })), "{at}");
+    }
+    let longer = [&file[..], b"\0"].concat();
+    let result = Reader::with_index(Arc::new(longer), Arc::new(index.clone()));
+    assert!(matches!(result, Err(Error::Changed { .. })));
+    // What is not among the samples is found when it is read.
+    let mut other = file.clone();
+    other[50_000] ^= 1;
+    let reader = open(&other, index);
+    let results: Vec<_> = (0..content.len() as u64 / 1000)
+        .map(|i| reader.read_at(i * 1000, &mut [0; 1000]))
+        .collect();
+    assert!(results.iter().any(Result::is_err) && results.iter().any(Result::is_ok));
+    for (i, result) in results.iter().enumerate() {
+        let mut read = [0; 1000];
+        match result {
+            Ok(()) => {
+                reader.read_at(i as u64 * 1000, &mut read).unwrap();
+                assert!(read == content[i * 1000..][..1000]);
+            }
+            Err(error) => assert!(
+                matches!(error, Error::Corrupt { what: "unit of a gzip file", .. }),
+                "{error}"
+            ),
+        }
+    }
+}
