@@ -202,6 +202,39 @@ const fn times(a: u64, mut b: u64) -> u64 {
     product
 }
 
+/// CRC-32 of `a` followed by `b`, where `b` is `b_len` bytes long.
+pub(crate) fn crc32_join(a: u32, b: u32, b_len: u64) -> u32 {
+    let powers = BYTES32.iter().enumerate().filter(|(bit, _)| b_len >> bit & 1 == 1);
+    powers.fold(a, |a, (_, power)| times32(*power, a)) ^ b
+}
+
+/// x^(8 * 2^k) modulo the polynomial of CRC-32, for each k.
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, which checks it")]
+const BYTES32: [u32; 64] = {
+    let mut powers = [0; 64];
+    // x^8: the top bit stands for 1.
+    powers[0] = 1 << 23;
+    let mut k = 1;
+    while k < 64 {
+        powers[k] = times32(powers[k - 1], powers[k - 1]);
+        k += 1;
+    }
+    powers
+};
+
+/// The product of two polynomials modulo that of CRC-32.
+const fn times32(a: u32, b: u32) -> u32 {
+    let (mut a, mut b, mut product) = (a, b, 0);
+    while a != 0 {
+        if a & 1 << 31 != 0 {
+            product ^= b;
+        }
+        a <<= 1;
+        b = if b & 1 == 1 { b >> 1 ^ 0xEDB8_8320 } else { b >> 1 };
+    }
+    product
+}
+
 /// The eight bytes at `at`, the first the lowest. Panics where there are fewer.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "as documented; callers see to it")]
@@ -375,6 +408,7 @@ mod tests {
         for cut in [0, 1, 15, 500, 999, 1000] {
             let (a, b) = bytes.split_at(cut);
             assert_eq!(crc64_join(crc64(a), crc64(b), b.len() as u64), crc64(&bytes), "{cut}");
+            assert_eq!(crc32_join(crc32(a), crc32(b), b.len() as u64), crc32(&bytes), "{cut}");
         }
         let algorithm = crc_fast::CrcAlgorithm::Crc64Nvme;
         for len in [1, 2, 77, 1 << 20, (1 << 40) + 12_345, i64::MAX as u64] {

@@ -109,8 +109,8 @@ use crate::error::{Error, Result};
 
 pub(crate) use index::Index;
 pub(crate) use page::{Page, PageBuilder, parse_page};
-pub(crate) use split::Found;
 pub use split::Split;
+pub(crate) use split::{Found, Splitter};
 pub(crate) use tree::{
     Child, NameWatch, Names, RecordTree, Tree, build_name_tree, build_tree, put_tree, take_tree,
 };

@@ -10,6 +10,8 @@ use crate::wire::{Crc32c, Take, crc32};
 
 /// Content that is decoded before it is given out.
 const ROOM: usize = 128 << 10;
+/// Stored bytes of a unit at most, whatever an index says.
+const MOST: u64 = 2 << 30;
 /// Checksum and length behind a member.
 const TRAILER: usize = 8;
 
@@ -49,6 +51,31 @@ fn corrupt(what: &'static str, pos: u64) -> Error {
     Error::Corrupt { what, at: Place::Pos(pos) }
 }
 
+/// Reads the stored bytes of a unit, and holds them against their checksum, which it returns.
+pub(super) fn load(source: &dyn ReadAt, unit: &Unit, stored: &mut Vec<u8>) -> Result<u32> {
+    let bytes = unit.bytes();
+    let damaged = || corrupt("unit of a gzip file", bytes.start);
+    // No byte of deflate makes more than 1,032 bytes of content.
+    let is_possible = unit.len / 1032 <= bytes.end - bytes.start;
+    if bytes.end > source.len() || !is_possible {
+        return Err(damaged());
+    }
+    let need = bytes.end - bytes.start;
+    if need > MOST {
+        return Err(Error::Limit { what: "a unit of a gzip file", need, allowed: MOST });
+    }
+    let len = usize::try_from(need).map_err(|_| damaged())?;
+    stored.clear();
+    stored.resize(len, 0);
+    source.read_at(bytes.start, stored)?;
+    let mut checksum = Crc32c::default();
+    checksum.update(stored);
+    match unit.stored.is_none_or(|stored| stored == checksum.get()) {
+        true => Ok(checksum.get()),
+        false => Err(damaged()),
+    }
+}
+
 impl Decoder {
     /// How many bytes it would decode for nothing before it comes to this one; `None` where it cannot.
     pub fn way_to(&self, offset: u64) -> Option<u64> {
@@ -67,24 +94,7 @@ impl Decoder {
     /// Stands at the beginning of a unit, whose stored bytes are read and held against their checksum.
     pub fn begin(&mut self, source: &dyn ReadAt, index: &Index, unit: Unit) -> Result<()> {
         self.unit = None;
-        let bytes = unit.bytes();
-        let damaged = || corrupt("unit of a gzip file", bytes.start);
-        // No byte of deflate makes more than 1,032 bytes of content.
-        let is_possible = unit.len / 1032 <= bytes.end - bytes.start;
-        if bytes.end > source.len() || !is_possible {
-            return Err(damaged());
-        }
-        let len = usize::try_from(bytes.end - bytes.start).map_err(|_| damaged())?;
-        self.stored.clear();
-        self.stored.resize(len, 0);
-        source.read_at(bytes.start, &mut self.stored)?;
-        if let Some(stored) = unit.stored {
-            let mut checksum = Crc32c::default();
-            checksum.update(&self.stored);
-            if checksum.get() != stored {
-                return Err(damaged());
-            }
-        }
+        load(source, &unit, &mut self.stored)?;
         self.bit = (unit.bits.start % 8) as usize;
         self.inflate.reset();
         (self.at, self.floor, self.first) = (0, 0, 0);

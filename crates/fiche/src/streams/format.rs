@@ -267,10 +267,6 @@ impl Page {
         (self.offsets.last(), self.units as u64, self.lines_before(self.units).unwrap_or(0))
     }
 
-    pub fn bits(&self) -> Range<u64> {
-        self.first_bit..self.first_bit + self.bits.last()
-    }
-
     pub fn has_lines(&self) -> bool {
         self.lines.is_some()
     }

@@ -9,8 +9,7 @@ use super::format::{
     len_inside, load_page, parse_pointer, place_inside, pointer, put_member,
 };
 use crate::envelope::{
-    Container, HEADER_LEN, Kind, Section, SectionRef, header, is_ours, read_header, read_trailer,
-    trailer,
+    Container, HEADER_LEN, Kind, Section, SectionRef, header, read_header, read_trailer, trailer,
 };
 use crate::error::{Error, Place, Result};
 use crate::io::{ReadAt, within};
@@ -172,7 +171,7 @@ impl Index {
         self.source.len()
     }
 
-    /// Bytes that the pages at hand take, and the whole index where it is in memory.
+    /// Bytes of content.
     pub fn len(&self) -> u64 {
         self.footer.len
     }
@@ -200,6 +199,15 @@ impl Index {
         let page = self.page(i)?;
         let first = self.footer.pages.get(i).map_or(0, |page| page.first);
         Ok(page.unit((number - first) as usize))
+    }
+
+    /// Line feeds in the unit of this number, if they were counted.
+    pub fn lines_in(&self, number: u64) -> Result<Option<u64>> {
+        let i = self.footer.pages.partition_point(|page| page.first + page.units <= number);
+        let page = self.page(i)?;
+        let unit = (number - self.footer.pages.get(i).map_or(0, |page| page.first)) as usize;
+        let both = (page.lines_before(unit), page.lines_before(unit + 1));
+        Ok(both.0.zip(both.1).map(|(before, after)| after - before))
     }
 
     /// The unit in which line feed `number` of the stream stands, and how many there are before the unit;
@@ -243,11 +251,6 @@ impl Index {
         bytes.truncate(bytes.len() - 4);
         Ok(bytes)
     }
-}
-
-/// True when these first bytes are those of a file of ours.
-pub(crate) fn may_be_index(first: &[u8]) -> bool {
-    is_ours(first)
 }
 
 /// The bytes of an index that stands in pieces in a file.

@@ -5,7 +5,11 @@ mod format;
 mod index;
 mod reader;
 mod scan;
+#[cfg(feature = "zlib")]
+mod writer;
 
 pub use format::Format;
 pub use reader::Reader;
 pub use scan::{IndexOptions, index};
+#[cfg(feature = "zlib")]
+pub use writer::{Options, Writer};

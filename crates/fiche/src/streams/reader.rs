@@ -30,6 +30,15 @@ struct Inner {
     decoders: Mutex<Vec<Box<Decoder>>>,
 }
 
+/// What is known of a unit as it is stored.
+#[cfg(feature = "zlib")]
+pub(super) struct StoredUnit {
+    pub len: u64,
+    pub stored: u32,
+    pub content: Option<u32>,
+    pub lines: Option<u64>,
+}
+
 impl fmt::Debug for Reader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Reader({} bytes of {})", self.len(), self.format().name())
@@ -77,6 +86,14 @@ impl Reader {
     #[must_use]
     pub fn units(&self) -> u64 {
         self.inner.index.footer().units()
+    }
+
+    /// Where each unit ends in the content, in order.
+    ///
+    /// # Errors
+    /// Of each those of reading the index.
+    pub fn unit_ends(&self) -> impl Iterator<Item = Result<u64>> + '_ {
+        (0..self.units()).map(|number| self.inner.index.unit(number).map(|unit| unit.end()))
     }
 
     /// Bytes of the index.
@@ -134,6 +151,17 @@ impl Reader {
             offset += len as u64;
         }
         Err(miscounted())
+    }
+
+    /// A unit that is whole bytes and copies from nothing before it, as it is stored: verified.
+    #[cfg(feature = "zlib")]
+    pub(super) fn stored_unit(&self, number: u64, bytes: &mut Vec<u8>) -> Result<StoredUnit> {
+        let unit = self.inner.index.unit(number)?;
+        let lines = self.inner.index.lines_in(number)?;
+        let is_whole = unit.bits.start % 8 == 0 && unit.bits.end % 8 == 0 && unit.start.is_empty();
+        let content = unit.content.filter(|_| is_whole);
+        let stored = super::decoder::load(&self.inner.source, &unit, bytes)?;
+        Ok(StoredUnit { len: unit.len, stored, content, lines })
     }
 
     /// A decoder that stands before the byte at `offset`, near if one does.

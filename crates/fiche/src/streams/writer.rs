@@ -1,0 +1,438 @@
+//! Writes gzip files that can be read anywhere: partitions that are inflated by themselves, and an index that
+//! other programs pass over (sections 3 and 5 of Constantinescu, Glider, Chambliss and Simha, *Random Read Speedup in
+//! Compression Enabled Storage Systems*).
+
+use std::io::{self, Write};
+use std::ops::Range;
+
+use super::format::Format;
+use super::index::{About, IndexWriter, NewUnit, members};
+use super::reader::Reader;
+use super::scan::Sampler;
+use crate::codec::deflate::{LAST_BLOCK, MAGIC, Partitioner};
+use crate::error::{Error, Result};
+use crate::io::into_io;
+use crate::parallel::{Pipeline, default_threads};
+use crate::records::{Found, Split, Splitter};
+use crate::wire::{Crc32c, Digest, Put, crc32, crc32_join};
+
+/// How a gzip file is written.
+#[derive(Clone, Debug)]
+pub struct Options {
+    level: i32,
+    partition: usize,
+    split: Option<Split>,
+    lines: bool,
+    name: Option<Vec<u8>>,
+    mtime: u32,
+    threads: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            level: 6,
+            partition: 32 << 10,
+            split: None,
+            lines: true,
+            name: None,
+            mtime: 0,
+            threads: default_threads(),
+        }
+    }
+}
+
+impl Options {
+    /// Level, 1 to 12; 6 unless another is asked for.
+    #[must_use]
+    pub fn level(self, level: i32) -> Options {
+        Options { level, ..self }
+    }
+
+    /// Bytes of content in a partition, 1 KiB to 16 MiB; 32 KiB unless this says otherwise. A read decodes no more of it than
+    /// it needs; shorter ones take more space, 10 to 20 % at 32 KiB.
+    #[must_use]
+    pub fn partition(self, partition: usize) -> Options {
+        Options { partition, ..self }
+    }
+
+    /// Lets partitions end where records end, if one does in the last three quarters of a partition.
+    #[must_use]
+    pub fn align(self, split: Split) -> Options {
+        Options { split: Some(split), ..self }
+    }
+
+    /// Whether lines are counted, so that they can be found by number. They are unless this says no.
+    #[must_use]
+    pub fn lines(self, lines: bool) -> Options {
+        Options { lines, ..self }
+    }
+
+    /// The name of the file that is compressed, without its folder.
+    #[must_use]
+    pub fn name(self, name: impl Into<Vec<u8>>) -> Options {
+        Options { name: Some(name.into()), ..self }
+    }
+
+    /// When that file was written, in seconds since 1970; 0 for nothing said.
+    #[must_use]
+    pub fn mtime(self, mtime: u32) -> Options {
+        Options { mtime, ..self }
+    }
+
+    /// Threads that compress; as many as there are cores by default. The file is the same for any number.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Options {
+        Options { threads, ..self }
+    }
+
+    fn check(&self) -> Result<()> {
+        if !(1 << 10..=16 << 20).contains(&self.partition) {
+            return Err(Error::invalid("partitions have 1 KiB to 16 MiB"));
+        }
+        if self.name.as_ref().is_some_and(|name| name.contains(&0)) {
+            return Err(Error::invalid("a name has no zero byte"));
+        }
+        Partitioner::new(self.level).map(drop)
+    }
+
+    fn header(&self) -> Vec<u8> {
+        const NAME: u8 = 8;
+        let mut out = Vec::new();
+        out.put(&MAGIC);
+        out.put_u8(8);
+        out.put_u8(if self.name.is_some() { NAME } else { 0 });
+        out.put_u32(self.mtime);
+        // How hard was tried, as gzip puts it; no system.
+        let strength = match self.level {
+            1 => 4,
+            9.. => 2,
+            _ => 0,
+        };
+        out.put(&[strength, 255]);
+        if let Some(name) = &self.name {
+            out.put(name);
+            out.put_u8(0);
+        }
+        out
+    }
+}
+
+/// Content of several partitions, and where each ends.
+struct Pieces {
+    content: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+/// A partition as deflated.
+struct Partition {
+    len: u64,
+    stored_len: u64,
+    stored: u32,
+    content: u32,
+    lines: Option<u64>,
+}
+
+type Deflated = Result<(Vec<u8>, Vec<Partition>)>;
+
+/// Content that a thread deflates at once.
+const TASK: usize = 256 << 10;
+
+/// Writes a gzip file of partitions, front to back, on several threads.
+///
+/// ```
+/// use std::io::Write;
+/// use std::sync::Arc;
+/// use fiche::ReadAt;
+/// use fiche::streams::{Options, Reader, Writer};
+///
+/// let mut writer = Writer::new(Vec::new(), Options::default().partition(8 << 10))?;
+/// for i in 0..10_000 {
+///     writeln!(writer, "line {i}")?;
+/// }
+/// let file = writer.finish()?;
+///
+/// // gzip reads it, and so does this, from anywhere.
+/// let reader = Reader::open(Arc::new(file))?.expect("an index inside");
+/// let line = reader.line(7_000)?.expect("so many lines");
+/// let mut text = vec![0; 10];
+/// reader.read_at(line.start, &mut text)?;
+/// assert_eq!(&text, b"line 7000\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Writer<W: Write> {
+    out: Sampled<W>,
+    options: Options,
+    splitter: Option<Box<dyn Splitter + Send>>,
+    found: Vec<Found>,
+    /// Ends of records in the pending content and behind it.
+    ends: std::collections::VecDeque<u64>,
+    /// Content that is no partition yet, from `offset` of the content on.
+    pending: Vec<u8>,
+    offset: u64,
+    /// Partitions that are not under way yet.
+    task: Pieces,
+    pipeline: Pipeline<Pieces, Deflated>,
+    /// Of what was deflated: its checksum and length.
+    crc: u32,
+    len: u64,
+    index: IndexWriter<Vec<u8>>,
+    failed: bool,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for options that make no sense; [`Error::Io`].
+    pub fn new(out: W, options: Options) -> Result<Writer<W>> {
+        options.check()?;
+        let mut out = Sampled { out, sampler: Sampler::default(), pos: 0 };
+        out.put(&options.header())?;
+        let index = IndexWriter::new(Vec::new(), 8 * out.pos)?;
+        let (level, lines) = (options.level, options.lines);
+        let pipeline = Pipeline::new(options.threads.max(1), move || {
+            let mut partitioner = Partitioner::new(level);
+            move |pieces: Pieces| match &mut partitioner {
+                Ok(partitioner) => deflate(partitioner, &pieces, lines),
+                Err(error) => Err(error.again()),
+            }
+        });
+        let splitter = options.split.as_ref().map(Split::splitter);
+        Ok(Writer {
+            out,
+            options,
+            splitter,
+            found: Vec::new(),
+            ends: std::collections::VecDeque::new(),
+            pending: Vec::new(),
+            offset: 0,
+            task: Pieces { content: Vec::new(), ends: Vec::new() },
+            pipeline,
+            crc: 0,
+            len: 0,
+            index,
+            failed: false,
+        })
+    }
+
+    /// Bytes written so far.
+    pub fn stored_len(&self) -> u64 {
+        self.out.pos
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.failed {
+            return Err(Error::Poisoned);
+        }
+        if let Some(splitter) = &mut self.splitter {
+            splitter.take(bytes, &mut self.found)?;
+            self.ends.extend(self.found.drain(..).map(|found| found.range.end));
+        }
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let now = rest.len().min(self.options.partition - self.pending.len());
+            self.pending.extend_from_slice(&rest[..now]);
+            rest = &rest[now..];
+            if self.pending.len() == self.options.partition {
+                self.cut()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a partition of the pending content, as far as it goes.
+    fn cut(&mut self) -> Result<()> {
+        let least = self.options.partition / 4;
+        let mut len = self.pending.len();
+        while let Some(&end) = self.ends.front() {
+            let here = end.saturating_sub(self.offset);
+            if here > self.pending.len() as u64 {
+                break;
+            }
+            if here as usize >= least {
+                len = here as usize;
+            }
+            self.ends.pop_front();
+        }
+        // What lies behind it are records that end behind it, or none.
+        self.task.content.extend(self.pending.drain(..len));
+        self.task.ends.push(self.task.content.len());
+        self.offset += len as u64;
+        if self.task.content.len() >= TASK { self.send() } else { Ok(()) }
+    }
+
+    fn send(&mut self) -> Result<()> {
+        if self.task.ends.is_empty() {
+            return Ok(());
+        }
+        let empty = Pieces { content: Vec::with_capacity(TASK), ends: Vec::new() };
+        let task = std::mem::replace(&mut self.task, empty);
+        match self.pipeline.push(task) {
+            Some(done) => self.put(done),
+            None => Ok(()),
+        }
+    }
+
+    fn put(&mut self, done: Deflated) -> Result<()> {
+        let result = done.and_then(|(bytes, partitions)| {
+            let mut end = self.out.pos;
+            self.out.put(&bytes)?;
+            for partition in partitions {
+                end += partition.stored_len;
+                self.crc = crc32_join(self.crc, partition.content, partition.len);
+                self.len += partition.len;
+                let unit = NewUnit {
+                    len: partition.len,
+                    end_bit: 8 * end,
+                    stored: Some(partition.stored),
+                    content: Some(partition.content),
+                    lines: partition.lines,
+                };
+                self.index.put(&unit, None)?;
+            }
+            Ok(())
+        });
+        self.failed |= result.is_err();
+        result
+    }
+
+    /// Adds partitions of another file as they are stored there, these by number: nothing is inflated, and each
+    /// is held against its checksum. What was written before ends with a partition of its own.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when there are fewer, or the file has none: those of other programs have not. [`Error::Corrupt`] when one is
+    /// damaged; those of reading and writing.
+    pub fn splice(&mut self, from: &Reader, partitions: Range<u64>) -> Result<()> {
+        if partitions.start > partitions.end || partitions.end > from.units() {
+            return Err(Error::invalid(format!(
+                "partitions {} to {} were asked for, and there are {}",
+                partitions.start,
+                partitions.end,
+                from.units()
+            )));
+        }
+        self.flush_all()?;
+        let mut bytes = Vec::new();
+        for number in partitions {
+            let unit = from.stored_unit(number, &mut bytes)?;
+            let Some(content) = unit.content else {
+                let what = "only files with partitions of their own can be spliced, as `fiche gzip` makes them";
+                return Err(Error::invalid(what));
+            };
+            let lines = unit.lines.filter(|_| self.options.lines);
+            let partition = Partition {
+                len: unit.len,
+                stored_len: bytes.len() as u64,
+                stored: unit.stored,
+                content,
+                lines,
+            };
+            self.offset += unit.len;
+            self.put(Ok((std::mem::take(&mut bytes), vec![partition])))?;
+        }
+        Ok(())
+    }
+
+    /// Makes partitions of all that is pending, and writes them.
+    fn flush_all(&mut self) -> Result<()> {
+        if self.failed {
+            return Err(Error::Poisoned);
+        }
+        while !self.pending.is_empty() {
+            self.cut()?;
+        }
+        self.send()?;
+        while let Some(done) = self.pipeline.pop() {
+            self.put(done)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the stream; the index is yet to be written.
+    fn end(&mut self) -> Result<()> {
+        self.flush_all()?;
+        let mut last = LAST_BLOCK.to_vec();
+        last.put_u32(self.crc);
+        last.put_u32(self.len as u32);
+        self.out.put(&last)
+    }
+
+    /// Ends the file with an index inside.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Poisoned`] when an earlier write failed.
+    pub fn finish(mut self) -> Result<W> {
+        self.end()?;
+        let (stored_len, digest) = (self.out.pos, Digest([0; 32]));
+        let about = About { format: Format::Gzip, is_inside: true, stored_len, digest };
+        let (index, _) = self.index.finish(&about)?;
+        self.out.put(&members(&index))?;
+        self.out.out.flush()?;
+        Ok(self.out.out)
+    }
+
+    /// Ends the file without an index inside, and writes that to a place of its own.
+    ///
+    /// # Errors
+    /// Those of [`finish`](Writer::finish).
+    pub fn finish_beside(mut self, mut index: impl Write) -> Result<W> {
+        self.end()?;
+        self.out.out.flush()?;
+        let (stored_len, digest) = self.out.sampler.finish();
+        let about = About { format: Format::Gzip, is_inside: false, stored_len, digest };
+        let (bytes, _) = self.index.finish(&about)?;
+        index.write_all(&bytes)?;
+        index.flush()?;
+        Ok(self.out.out)
+    }
+}
+
+impl<W: Write> Write for Writer<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.take(bytes).inspect_err(|_| self.failed = true).map_err(into_io)?;
+        Ok(bytes.len())
+    }
+
+    /// Nothing: partitions are written when they are full.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn deflate(partitioner: &mut Partitioner, pieces: &Pieces, lines: bool) -> Deflated {
+    let mut out = Vec::with_capacity(pieces.content.len() / 2);
+    let mut partitions = Vec::with_capacity(pieces.ends.len());
+    let mut start = 0;
+    for &end in &pieces.ends {
+        let (content, from) = (&pieces.content[start..end], out.len());
+        partitioner.put(content, &mut out)?;
+        let mut stored = Crc32c::default();
+        stored.update(&out[from..]);
+        partitions.push(Partition {
+            len: content.len() as u64,
+            stored_len: (out.len() - from) as u64,
+            stored: stored.get(),
+            content: crc32(content),
+            lines: lines.then(|| memchr::memchr_iter(b'\n', content).count() as u64),
+        });
+        start = end;
+    }
+    Ok((out, partitions))
+}
+
+/// What is written, sampled as it goes.
+struct Sampled<W> {
+    out: W,
+    sampler: Sampler,
+    pos: u64,
+}
+
+impl<W: Write> Sampled<W> {
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.out.write_all(bytes)?;
+        self.sampler.update(bytes);
+        self.pos += bytes.len() as u64;
+        Ok(())
+    }
+}
