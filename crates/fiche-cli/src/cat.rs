@@ -1,27 +1,31 @@
 //! `fiche cat`
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use fiche::archive::{Reader, Record};
-use fiche::{Error, ReadAt};
+use fiche::codec::deflate::Gunzip;
+use fiche::streams;
+use fiche::{Cursor, Error, ReadAt};
 
 use crate::dictionary::Given;
 use crate::input::{self, Threads};
 use crate::output::Output;
 use crate::sizes::{self, Part};
+use crate::stream;
 use crate::ui::{self, Failed, check_stop, say};
 
-/// Write any pieces of an archive to standard output
+/// Write any pieces of an archive, or of a gzip file, to standard output
 ///
 /// Without a range or a record it writes all the content. With records, ranges are
-/// ranges of each of them.
+/// ranges of each of them. The records of a gzip file are its lines.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  fiche cat logs.fiche --range 1M+16K --range 5G+100\n  \
 fiche cat src.fiche --record src/main.rs\n  fiche cat src.fiche --record '#17' --range ..100\n  fiche cat log.fiche --record '#100..#200'")]
 pub struct Args {
-    /// The archive
+    /// The archive, or gzip file
     file: PathBuf,
     /// START+LENGTH, START..END or START..; may be given often
     #[arg(long, short, value_name = "RANGE", value_parser = sizes::parse_part)]
@@ -46,6 +50,8 @@ pub struct Args {
     #[command(flatten)]
     dictionaries: Given,
     #[command(flatten)]
+    index: stream::Index,
+    #[command(flatten)]
     threads: Threads,
 }
 
@@ -55,6 +61,9 @@ const BATCH: u64 = 8 << 20;
 pub fn run(args: Args) -> Result<(), Failed> {
     let at = |error| Failed::at(&args.file, error);
     let source = input::source(&args.file)?;
+    if stream::is_gzip(&source).map_err(at)? {
+        return cat_gzip(&args, &source);
+    }
     let options = input::options(&args.file, &args.dictionaries)?;
     let reader = match args.keep_going {
         false => options.open(source).map_err(at)?,
@@ -92,6 +101,100 @@ pub fn run(args: Args) -> Result<(), Failed> {
         0 => Ok(()),
         _ => Err(Failed::said(Error::Corrupt { what: "content", at: fiche::Place::Pos(0) })),
     }
+}
+
+/// The same of a gzip file, whose records are lines.
+fn cat_gzip(args: &Args, source: &Arc<dyn ReadAt>) -> Result<(), Failed> {
+    let at = |error| Failed::at(&args.file, error);
+    if args.keep_going {
+        return Err(Failed::usage("--keep-going is for archives"));
+    }
+    // What cannot be written is no fault of the file's, and says its name.
+    let why = |error| match error {
+        Error::Io(error) => Error::Io(error).into(),
+        error => at(error),
+    };
+    if args.range.is_empty() && args.record.is_empty() && !args.plan {
+        let mut output = Output::create(&args.output, args.force)?;
+        let mut content = Gunzip::new(Cursor::new(source.clone()));
+        let mut piece = vec![0; 128 << 10];
+        loop {
+            check_stop()?;
+            match content.read(&mut piece) {
+                Ok(0) => return output.finish(),
+                Ok(len) => output.write_all(&piece[..len]).map_err(Error::from)?,
+                Err(error) => return Err(why(error.into())),
+            }
+        }
+    }
+    let reader = stream::open_anyhow(&args.file, source, &args.index)?;
+    let ranges = gzip_ranges(args, &reader).map_err(at)?;
+    if args.plan {
+        let line = |r: &Range<u64>| format!("{}-{}  {}\n", r.start, r.end, r.end - r.start);
+        let lines: String = reader.plan(&ranges).map_err(at)?.iter().map(line).collect();
+        return ui::print(lines.as_bytes());
+    }
+    let mut output = Output::create(&args.output, args.force)?;
+    let mut piece = Vec::new();
+    for range in ranges {
+        let mut offset = range.start;
+        while offset < range.end {
+            check_stop()?;
+            piece.resize(BATCH.min(range.end - offset) as usize, 0);
+            reader.read_at(offset, &mut piece).map_err(why)?;
+            output.write_all(&piece).map_err(Error::from)?;
+            offset += piece.len() as u64;
+        }
+    }
+    output.finish()
+}
+
+/// The ranges of the content that are asked for, all of them within it.
+fn gzip_ranges(args: &Args, reader: &streams::Reader) -> fiche::Result<Vec<Range<u64>>> {
+    let mut wholes = Vec::new();
+    for name in &args.record {
+        let one = |text: &str| text.strip_prefix('#').and_then(|digits| digits.parse().ok());
+        let (from, to) = match (numbers(name), one(name)) {
+            (Some((from, to)), _) => (from, to),
+            (None, Some(number)) => (number, Some(number + 1)),
+            (None, None) => {
+                let what = "the records of a gzip file are its lines: #N, or #A..#B";
+                return Err(Error::Invalid { what: what.into() });
+            }
+        };
+        if to.is_some_and(|to| to <= from) {
+            if to == Some(from) {
+                continue;
+            }
+            return Err(Error::Invalid { what: format!("{name} ends before it begins").into() });
+        }
+        let line = |number: u64| match reader.line(number)? {
+            Some(range) => Ok(range),
+            None => Err(Error::NotFound { name: format!("#{number}"), nearest: None }),
+        };
+        let end = match to {
+            Some(to) => line(to - 1)?.end,
+            None => reader.len(),
+        };
+        wholes.push(line(from)?.start..end);
+    }
+    if args.record.is_empty() {
+        wholes.push(0..reader.len());
+    }
+    let mut ranges = Vec::new();
+    for whole in wholes {
+        let len = whole.end - whole.start;
+        if args.range.is_empty() {
+            ranges.push(whole.clone());
+        }
+        for part in args.range.iter().map(|part| part.of(len)) {
+            if part.end > len {
+                return Err(Error::OutOfBounds { range: part, len });
+            }
+            ranges.push(whole.start + part.start..whole.start + part.end);
+        }
+    }
+    Ok(ranges)
 }
 
 /// Prints what would be fetched; of a sparse record, for all that is stored of it.

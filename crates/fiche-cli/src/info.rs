@@ -1,6 +1,7 @@
 //! `fiche info`
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use fiche::ReadAt;
 use fiche::rlz::Dictionary;
@@ -9,13 +10,16 @@ use serde_json::json;
 use crate::dictionary;
 use crate::input;
 use crate::sizes::show;
+use crate::stream;
 use crate::ui::{self, Failed};
 
-/// Say what an archive is made of
+/// Say what an archive, a dictionary or a gzip file is made of
 #[derive(clap::Args)]
 pub struct Args {
-    /// The archive
+    /// The archive, dictionary or gzip file
     file: PathBuf,
+    #[command(flatten)]
+    index: stream::Index,
     /// Print it as JSON
     #[arg(long)]
     json: bool,
@@ -23,6 +27,9 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<(), Failed> {
     let source = input::source(&args.file)?;
+    if stream::is_gzip(&source).map_err(|e| Failed::at(&args.file, e))? {
+        return gzip(&args, &source);
+    }
     let options = input::options(&args.file, &dictionary::Given::default())?;
     let reader = match options.open(source.clone()) {
         Ok(reader) => reader,
@@ -99,5 +106,46 @@ pub fn run(args: Args) -> Result<(), Failed> {
     ];
     let text: String =
         rows.into_iter().chain(shared).map(|(key, value)| format!("{key:<11} {value}\n")).collect();
+    ui::print(text.as_bytes())
+}
+
+/// The same of a gzip file: without an index only what needs no inflating.
+fn gzip(args: &Args, source: &Arc<dyn ReadAt>) -> Result<(), Failed> {
+    let reader = stream::open(&args.file, source, &args.index)?;
+    let stored = source.len();
+    if args.json {
+        let report = json!({
+            "kind": "gzip",
+            "method": "deflate",
+            "stored_bytes": stored,
+            "logical_bytes": reader.as_ref().map(ReadAt::len),
+            "units": reader.as_ref().map(|reader| reader.units()),
+            "index_bytes": reader.as_ref().map(|reader| reader.index_len()),
+            "lines": reader.as_ref().and_then(|reader| reader.line_feeds()),
+        });
+        return ui::print(format!("{report:#}\n").as_bytes());
+    }
+    let mut rows =
+        vec![("kind", "gzip".to_owned()), ("file", format!("{stored} bytes ({})", show(stored)))];
+    match &reader {
+        Some(reader) => {
+            let (len, units) = (reader.len(), reader.units());
+            let ratio = 100.0 * stored as f64 / len.max(1) as f64;
+            rows.push(("content", format!("{len} bytes ({}), {ratio:.2} %", show(len))));
+            let mean = show(len / units.max(1));
+            rows.push(("index", format!("{} bytes", reader.index_len())));
+            rows.push(("units", format!("{units}, {mean} each: what a read decodes at most")));
+            let lines = reader.line_feeds().map_or("not counted".to_owned(), |n| n.to_string());
+            rows.push(("line feeds", lines));
+        }
+        None => {
+            let name = args.file.display();
+            rows.push((
+                "index",
+                format!("none: a read decodes all before it; `fiche index {name}`"),
+            ));
+        }
+    }
+    let text: String = rows.iter().map(|(key, value)| format!("{key:<11} {value}\n")).collect();
     ui::print(text.as_bytes())
 }

@@ -4,6 +4,8 @@ mod advise;
 mod append;
 mod cat;
 mod dictionary;
+mod gzip;
+mod index;
 mod info;
 mod input;
 mod ls;
@@ -14,6 +16,7 @@ mod pack;
 mod plot;
 mod sizes;
 mod source;
+mod stream;
 mod ui;
 mod unpack;
 mod verify;
@@ -49,6 +52,8 @@ enum Verb {
     Merge(merge::Args),
     Advise(advise::Args),
     Mount(mount::Args),
+    Gzip(gzip::Args),
+    Index(index::Args),
     #[command(subcommand)]
     Dict(dictionary::Verb),
     /// Print a completion script for a shell
@@ -77,6 +82,8 @@ fn main() -> ExitCode {
         Verb::Merge(args) => merge::run(args),
         Verb::Advise(args) => advise::run(args),
         Verb::Mount(args) => mount::run(args),
+        Verb::Gzip(args) => gzip::run(args),
+        Verb::Index(args) => index::run(args),
         Verb::Dict(verb) => dictionary::run(verb),
         Verb::Completions { shell } => completions(shell),
         Verb::Man { dir } => man(&dir),

@@ -55,6 +55,11 @@ impl Failed {
         matches!(self.error, Error::Corrupt { .. })
     }
 
+    /// True when there is no such file.
+    pub fn is_not_found(&self) -> bool {
+        matches!(&self.error, Error::Io(error) if error.kind() == io::ErrorKind::NotFound)
+    }
+
     /// True when nothing more should be tried: somebody interrupted, or reads no more.
     pub fn is_final(&self) -> bool {
         let Error::Io(error) = &self.error else { return false };

@@ -1,24 +1,29 @@
 //! `fiche verify`
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fiche::archive::Reader;
+use fiche::streams;
 use fiche::{Error, Place, ReadAt};
 use serde_json::json;
 
 use crate::dictionary::Given;
 use crate::input::{self, Threads};
 use crate::sizes::show;
+use crate::stream;
 use crate::ui::{self, Failed, Progress, one_line, say};
 
 /// Read everything, check every checksum, and say what is damaged
 #[derive(clap::Args)]
 pub struct Args {
-    /// The archives
+    /// The archives, or gzip files
     #[arg(required = true)]
     file: Vec<PathBuf>,
     #[command(flatten)]
     dictionaries: Given,
+    #[command(flatten)]
+    index: stream::Index,
     #[command(flatten)]
     threads: Threads,
     /// Print the findings as JSON, one object a line
@@ -51,6 +56,9 @@ pub fn run(args: Args) -> Result<(), Failed> {
 fn verify(args: &Args, file: &Path) -> Result<(), Failed> {
     let name = file.display();
     let source = input::source(file)?;
+    if stream::is_gzip(&source).map_err(|e| Failed::at(file, e))? {
+        return verify_gzip(args, file, &source);
+    }
     let options = input::options(file, &args.dictionaries)?;
     let reader = match options.open(source.clone()) {
         Ok(reader) => reader,
@@ -131,8 +139,44 @@ fn verify(args: &Args, file: &Path) -> Result<(), Failed> {
     }
 }
 
+/// The same of a gzip file, and of its index if it has one.
+fn verify_gzip(args: &Args, file: &Path, source: &Arc<dyn ReadAt>) -> Result<(), Failed> {
+    let name = file.display();
+    let reader = stream::open(file, source, &args.index)?;
+    let total = reader.as_ref().map(ReadAt::len);
+    let progress = Progress::new("verifying", total, args.quiet);
+    let verified = streams::verify(source, reader.as_ref(), &mut |bytes| progress.add(bytes));
+    progress.done();
+    let damage = match &verified {
+        Ok(_) => Vec::new(),
+        Err(error @ Error::Corrupt { .. }) => vec![json!({"what": error.to_string()})],
+        Err(_) => return verified.map(drop).map_err(|error| Failed::at(file, error)),
+    };
+    if args.json {
+        let line = json!({
+            "file": name.to_string(),
+            "bytes": verified.as_ref().ok(),
+            "damage": damage,
+            "units": reader.as_ref().map(|reader| reader.units()),
+        });
+        ui::print(format!("{line}\n").as_bytes())?;
+    }
+    let bytes = verified.map_err(|error| {
+        say!("{name}: {error}");
+        Failed::said(error)
+    })?;
+    if args.quiet || args.json {
+        return Ok(());
+    }
+    let index = match &reader {
+        Some(reader) => format!("index of {} units", reader.units()),
+        None => "no index".to_owned(),
+    };
+    ui::print(format!("{name}: all right: {}, {index}\n", show(bytes)).as_bytes())
+}
+
 /// Says what can be done about an archive that does not open.
-fn hint(file: &Path, source: std::sync::Arc<dyn ReadAt>) {
+fn hint(file: &Path, source: Arc<dyn ReadAt>) {
     if let Ok((reader, _)) = Reader::recover(source)
         && !reader.is_empty()
     {

@@ -279,3 +279,56 @@ fn joined_and_cut_files_have_no_index() {
         assert!(Reader::open(Arc::new(short)).unwrap().is_none(), "{cut}");
     }
 }
+
+/// A member as bgzip writes it.
+fn bgzf_member(content: &[u8]) -> Vec<u8> {
+    let mut encoder =
+        GzBuilder::new().extra(*b"BC\x02\0\0\0").write(Vec::new(), Compression::new(6));
+    encoder.write_all(content).unwrap();
+    let mut member = encoder.finish().unwrap();
+    let len = (member.len() - 1) as u16;
+    member[16..18].copy_from_slice(&len.to_le_bytes());
+    member
+}
+
+#[test]
+fn bgzf_needs_no_index() {
+    let mut random = Random(25);
+    let content = content(&mut random, 800_000);
+    let members: Vec<Vec<u8>> = content.chunks(60_000).map(bgzf_member).collect();
+    let nothing = bgzf_member(b"");
+    let some = members[..3].concat();
+    for (file, content) in [
+        ([&members.concat()[..], &nothing].concat(), &content[..]),
+        (members.concat(), &content[..]),
+        (
+            [&nothing[..], &nothing, &some, &nothing, &nothing, &members[3]].concat(),
+            &content[..240_000],
+        ),
+        (nothing.clone(), b""),
+    ] {
+        let reader = own(&file);
+        assert_eq!(reader.units(), content.len().div_ceil(60_000) as u64);
+        conformance(&reader, content, 13);
+        conformance(&open(&file, indexed(&file, 1 << 20)), content, 14);
+    }
+    // What is damaged is found by the checksum of the member, whatever is read of it.
+    let mut file = members.concat();
+    for at in [members[0].len() + 1000, members[0].len() + members[1].len() - 7] {
+        file[at] ^= 0x10;
+        let reader = own(&file);
+        for piece in [60_000, 90_000, 119_999] {
+            let result = reader.read_at(piece, &mut [0]);
+            assert!(matches!(result, Err(Error::Corrupt { .. })), "{at} {piece} {result:?}");
+        }
+        reader.read_at(59_999, &mut [0]).unwrap();
+        reader.read_at(120_000, &mut [0]).unwrap();
+        file[at] ^= 0x10;
+    }
+    // Cut, or something else behind it: no BGZF any more.
+    for cut in [1, 100, 20_000] {
+        assert!(Reader::open(Arc::new(file[..file.len() - cut].to_vec())).unwrap().is_none());
+    }
+    let mixed = [&file[..], &gzip(b"another", 6)].concat();
+    assert!(Reader::open(Arc::new(mixed)).unwrap().is_none());
+}

@@ -24,6 +24,7 @@ pub(super) struct About {
 }
 
 /// A unit to be written: it begins where the one before ends.
+#[derive(Default)]
 pub(super) struct NewUnit {
     pub len: u64,
     /// Bit of the stream behind its last one.
@@ -81,6 +82,11 @@ impl<W: Write> IndexWriter<W> {
         self.has_lines &= unit.lines.is_some();
         page.lines.extend(unit.lines.map(|lines| page.lines.last().unwrap_or(&0) + lines));
         if page.offsets.len() == PAGE { self.end_page() } else { Ok(()) }
+    }
+
+    /// Units so far.
+    pub fn units(&self) -> u64 {
+        self.first + self.gathered.offsets.len() as u64
     }
 
     fn end_page(&mut self) -> Result<()> {

@@ -1,8 +1,10 @@
 //! Reads any piece of a standard file, by an index.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::bgzf;
 use super::decoder::Decoder;
 use super::format::Format;
 use super::index::Index;
@@ -46,13 +48,22 @@ impl fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// Opens a file that has an index inside, as [`Writer`](super::Writer) leaves it there; `None` where there is none.
+    /// Opens a file that can be read anywhere by itself: one with an index inside, as [`Writer`](super::Writer) leaves it there,
+    /// or of BGZF, of which each member's header is read, unless it is far away; `None` for any other.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when the index is damaged, [`Error::Unsupported`] when a newer version wrote it, [`Error::Io`].
     pub fn open(source: Arc<dyn ReadAt>) -> Result<Option<Reader>> {
-        let index = Index::open_inside(&source)?;
-        Ok(index.map(|index| Reader::new(source, index)))
+        if let Some(index) = Index::open_inside(&source)? {
+            return Ok(Some(Reader::new(source, index)));
+        }
+        if source.as_distant().is_some() {
+            return Ok(None);
+        }
+        match bgzf::index(&source)? {
+            Some(index) => Ok(Some(Reader::new(source, Index::open(Arc::new(index))?))),
+            None => Ok(None),
+        }
     }
 
     /// Opens a file by an index of its own, as [`index`](super::index()) makes it.
@@ -72,7 +83,7 @@ impl Reader {
         Ok(Reader::new(source, index))
     }
 
-    pub(super) fn new(source: Arc<dyn ReadAt>, index: Index) -> Reader {
+    fn new(source: Arc<dyn ReadAt>, index: Index) -> Reader {
         Reader { inner: Arc::new(Inner { source, index, decoders: Mutex::new(Vec::new()) }) }
     }
 
@@ -119,9 +130,11 @@ impl Reader {
     ///
     /// # Errors
     /// [`Error::Invalid`] where lines were not counted; those of reading.
-    pub fn line(&self, number: u64) -> Result<Option<std::ops::Range<u64>>> {
+    pub fn line(&self, number: u64) -> Result<Option<Range<u64>>> {
         let Some(feeds) = self.line_feeds() else {
-            return Err(Error::invalid("the index of this file knows of no lines: make it anew"));
+            return Err(Error::invalid(
+                "the lines of this file are not counted: `fiche index` counts them",
+            ));
         };
         let start = match number.checked_sub(1) {
             None => 0,
@@ -151,6 +164,34 @@ impl Reader {
             offset += len as u64;
         }
         Err(miscounted())
+    }
+
+    /// Bytes of the file that reads of these ranges of the content need, in order and without what overlaps.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] when one passes the end; those of reading the index.
+    pub fn plan(&self, ranges: &[Range<u64>]) -> Result<Vec<Range<u64>>> {
+        let mut all = Vec::new();
+        for range in ranges {
+            if range.start > range.end || range.end > self.len() {
+                return Err(Error::OutOfBounds { range: range.clone(), len: self.len() });
+            }
+            let mut offset = range.start;
+            while offset < range.end {
+                let unit = self.inner.index.find(offset)?;
+                all.push(unit.bytes());
+                offset = unit.end();
+            }
+        }
+        all.sort_unstable_by_key(|range| range.start);
+        let mut merged: Vec<Range<u64>> = Vec::new();
+        for range in all {
+            match merged.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => merged.push(range),
+            }
+        }
+        Ok(merged)
     }
 
     /// A unit that is whole bytes and copies from nothing before it, as it is stored: verified.

@@ -216,6 +216,21 @@ impl<W: Write> Writer<W> {
         })
     }
 
+    /// Content that was written so far, as partitions.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// True before the first partition is written.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Partitions that were written so far.
+    pub fn partitions(&self) -> u64 {
+        self.index.units()
+    }
+
     /// Bytes written so far.
     pub fn stored_len(&self) -> u64 {
         self.out.pos
@@ -394,9 +409,10 @@ impl<W: Write> Write for Writer<W> {
         Ok(bytes.len())
     }
 
-    /// Nothing: partitions are written when they are full.
+    /// Ends the partition, and writes all that there is so far.
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        self.flush_all().map_err(into_io)?;
+        self.out.out.flush()
     }
 }
 

@@ -1,0 +1,250 @@
+//! `fiche gzip`
+
+use std::io::{IsTerminal, Read, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::{Instant, UNIX_EPOCH};
+
+use fiche::streams::{Options, Reader, Writer};
+use serde_json::json;
+
+use crate::input::{self, Records, Threads};
+use crate::output::Output;
+use crate::sizes::{self, show};
+use crate::stream::{self, Counted};
+use crate::ui::{self, Failed, Progress, say};
+
+/// Compress into a gzip file that every program reads, and that can be read anywhere
+///
+/// The file is made of partitions that are inflated by themselves, and an index at its end tells where these are: other programs
+/// pass over it.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  fiche gzip access.log -o access.log.gz\n  pg_dump db | fiche gzip - -o db.sql.gz --level 9\n  \
+fiche cat access.log.gz --range 1G+64K\n  fiche gzip --splice monday.gz:3..7 tuesday.gz -o both.gz"
+)]
+pub struct Args {
+    /// The file, or - for standard input; with --splice one or more gzip files of ours, each with :A..B for its partitions
+    /// from A up to, but without, B
+    #[arg(required = true)]
+    input: Vec<PathBuf>,
+    /// The file to write, or - for standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    /// Level, 1 to 12, from fast to small; 10 to 12 are much slower
+    #[arg(long, short, default_value_t = 6, value_name = "N")]
+    level: i32,
+    /// Content of a partition, 1K to 16M: what a read decodes at most. Smaller ones take more space
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse, default_value = "32K")]
+    partition: u64,
+    /// Let partitions end where records do, where one ends in their last three quarters: lines, json:FIELD, mbox, warc,
+    /// tar or fixed:BYTES
+    #[arg(long, value_name = "WHAT", default_value = "none", value_parser = input::parse_records)]
+    align: Records,
+    /// Where the index goes: inside the file, at its end, or beside it, under its name with .fidx behind
+    #[arg(long, value_name = "WHERE", default_value = "inside")]
+    index: Place,
+    /// Do not keep the name of the file, nor when it was written
+    #[arg(long)]
+    no_name: bool,
+    /// Do not count lines, by which they are found
+    #[arg(long)]
+    no_lines: bool,
+    /// Put partitions of gzip files together, as they are, without inflating any
+    #[arg(long, conflicts_with_all = ["align", "level", "partition"])]
+    splice: bool,
+    #[command(flatten)]
+    threads: Threads,
+    /// Replace a file that is there already
+    #[arg(long, short)]
+    force: bool,
+    /// Print what was written as JSON
+    #[arg(long)]
+    json: bool,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Where an index goes.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Place {
+    /// At the end of the file
+    Inside,
+    /// In a file beside it
+    Beside,
+}
+
+pub fn run(args: Args) -> Result<(), Failed> {
+    let start = Instant::now();
+    if args.index == Place::Beside && args.output == Path::new("-") {
+        return Err(Failed::usage("beside standard output there is no place for an index"));
+    }
+    let mut options = Options::default()
+        .level(args.level)
+        .partition(usize::try_from(args.partition).unwrap_or(usize::MAX))
+        .lines(!args.no_lines)
+        .threads(args.threads.count());
+    if let Records::Split(split) = &args.align {
+        options = options.align(split.clone());
+    }
+    let Written { len, stored_len, partitions } = match args.splice {
+        true => splice(&args, options)?,
+        false => compress(&args, options)?,
+    };
+    if args.output == Path::new("-") {
+        return Ok(());
+    }
+    let stored = std::fs::metadata(&args.output).map_or(stored_len, |meta| meta.len());
+    let seconds = start.elapsed().as_secs_f64();
+    if args.json {
+        let report = json!({
+            "output": args.output.to_string_lossy(),
+            "logical_bytes": len,
+            "stored_bytes": stored,
+            "partitions": partitions,
+            "seconds": seconds,
+        });
+        return ui::print(format!("{report:#}\n").as_bytes());
+    }
+    if !args.quiet {
+        let ratio = 100.0 * stored as f64 / len.max(1) as f64;
+        let rate = len as f64 / seconds.max(1e-9) / 1e6;
+        let (name, from, to) = (args.output.display(), show(len), show(stored));
+        say!("{name}: {partitions} partitions, {from} -> {to} ({ratio:.2} %), {rate:.0} MB/s");
+    }
+    Ok(())
+}
+
+/// The file to write.
+fn create(args: &Args) -> Result<Output, Failed> {
+    let output = Output::create(&args.output, args.force)?;
+    match output.is_terminal() {
+        true => Err(Failed::usage("compressed bytes are not for a terminal: name a file with -o")),
+        false => Ok(output),
+    }
+}
+
+/// What was written: content, bytes of it all, and partitions.
+struct Written {
+    len: u64,
+    stored_len: u64,
+    partitions: u64,
+}
+
+/// Ends the file and its index; both get their names.
+fn finish(args: &Args, mut writer: Writer<Output>) -> Result<Written, Failed> {
+    writer.flush().map_err(fiche::Error::from)?;
+    let (len, stored_len, partitions) = (writer.len(), writer.stored_len(), writer.partitions());
+    match args.index {
+        Place::Inside => writer.finish()?.finish()?,
+        Place::Beside => {
+            let mut index = Vec::new();
+            writer.finish_beside(&mut index)?.finish()?;
+            let mut beside = Output::create(&stream::beside(&args.output), args.force)?;
+            beside.write_all(&index).map_err(fiche::Error::from)?;
+            beside.finish()?;
+        }
+    }
+    Ok(Written { len, stored_len, partitions })
+}
+
+fn compress(args: &Args, mut options: Options) -> Result<Written, Failed> {
+    let [path] = args.input.as_slice() else {
+        return Err(Failed::usage("one file becomes one gzip file: see `fiche pack` for many"));
+    };
+    let input: Box<dyn Read>;
+    let mut total = None;
+    if path == Path::new("-") {
+        let stdin = std::io::stdin().lock();
+        if stdin.is_terminal() {
+            return Err(Failed::usage("standard input is a terminal: give it a file or a pipe"));
+        }
+        input = Box::new(stdin);
+    } else {
+        let at = |error| Failed::io(path, error);
+        let file = std::fs::File::open(path).map_err(at)?;
+        let meta = file.metadata().map_err(at)?;
+        if meta.is_dir() {
+            let what = "is a directory: `fiche pack` takes it, or tar first";
+            return Err(Failed::at(path, fiche::Error::Invalid { what: what.into() }));
+        }
+        total = meta.is_file().then_some(meta.len());
+        if !args.no_name {
+            let since = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+            let seconds = since.and_then(|since| u32::try_from(since.as_secs()).ok());
+            if let Some(name) = path.file_name() {
+                options = options.name(name.as_encoded_bytes());
+            }
+            options = options.mtime(seconds.unwrap_or(0));
+        }
+        input = Box::new(file);
+    }
+    let mut writer = Writer::new(create(args)?, options)?;
+    let progress = Progress::new("compressing", total, args.quiet);
+    let mut input = Counted { source: input, progress };
+    let mut piece = vec![0; 256 << 10];
+    loop {
+        let len = match input.read(&mut piece) {
+            Ok(0) => break,
+            Ok(len) => len,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Failed::io(path, error)),
+        };
+        writer.write_all(&piece[..len]).map_err(fiche::Error::from)?;
+    }
+    drop(input);
+    finish(args, writer)
+}
+
+/// A file, and which of its partitions; all where none are named.
+fn parts(text: &Path) -> Result<(PathBuf, Option<Range<u64>>), Failed> {
+    let whole = || Ok((text.to_owned(), None));
+    if text.exists() {
+        return whole();
+    }
+    let Some((file, range)) = text.to_str().and_then(|text| text.rsplit_once(':')) else {
+        return whole();
+    };
+    let number = |text: &str, empty: u64| match text {
+        "" => Some(empty),
+        _ => text.parse().ok(),
+    };
+    let range = range
+        .split_once("..")
+        .and_then(|(from, to)| Some(number(from, 0)?..number(to, u64::MAX)?))
+        .filter(|range| range.start <= range.end);
+    match range {
+        Some(range) => Ok((file.into(), Some(range))),
+        None => whole(),
+    }
+}
+
+fn splice(args: &Args, options: Options) -> Result<Written, Failed> {
+    let mut readers: Vec<(PathBuf, Reader, Range<u64>)> = Vec::new();
+    for text in &args.input {
+        let (path, range) = parts(text)?;
+        let source = input::source(&path)?;
+        let none = stream::Index::default();
+        let reader = stream::open(&path, &source, &none)?.ok_or_else(|| {
+            let what = "has no partitions of its own: `fiche gzip` makes files that have";
+            Failed::at(&path, fiche::Error::Invalid { what: what.into() })
+        })?;
+        let all = reader.units();
+        let range = match range {
+            Some(range) if range.end == u64::MAX => range.start..all.max(range.start),
+            Some(range) => range,
+            None => 0..all,
+        };
+        readers.push((path, reader, range));
+    }
+    let mut writer = Writer::new(create(args)?, options)?;
+    for (path, reader, range) in readers {
+        writer.splice(&reader, range).map_err(|error| match error {
+            // What could not be written says its name.
+            fiche::Error::Io(error) => fiche::Error::Io(error).into(),
+            error => Failed::at(&path, error),
+        })?;
+    }
+    finish(args, writer)
+}

@@ -1,0 +1,52 @@
+//! Verifies a standard file: all of its content, and its index.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use super::reader::Reader;
+use crate::codec::deflate::Gunzip;
+use crate::error::{Error, Place, Result};
+use crate::io::{Cursor, ReadAt};
+
+/// Content that is held against itself at once.
+const STEP: usize = 256 << 10;
+
+/// Inflates all of a gzip file, each member held against its checksum and its length; with a reader, each piece of that
+/// against what the reader gives for it. `each` is told of every piece how long it was, and may end it all. Returns the length of the
+/// content.
+///
+/// # Errors
+/// [`Error::Corrupt`] at the first damage; [`Error::Changed`] where the index tells of other content; those of reading.
+pub fn verify(
+    source: &Arc<dyn ReadAt>,
+    reader: Option<&Reader>,
+    each: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<u64> {
+    let mut gunzip = Gunzip::new(Cursor::new(source.clone()));
+    let (mut front, mut back) = (vec![0; STEP], vec![0; STEP]);
+    let mut offset = 0;
+    let other = || Error::Changed { what: "the compressed file" };
+    loop {
+        let len = match gunzip.read(&mut front) {
+            Ok(0) => break,
+            Ok(len) => len,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(reader) = reader {
+            if reader.len() - offset < len as u64 {
+                return Err(other());
+            }
+            reader.read_at(offset, &mut back[..len])?;
+            if front[..len] != back[..len] {
+                return Err(Error::Corrupt { what: "unit of a gzip file", at: Place::Pos(offset) });
+            }
+        }
+        offset += len as u64;
+        each(len as u64)?;
+    }
+    match reader {
+        Some(reader) if reader.len() != offset => Err(other()),
+        _ => Ok(offset),
+    }
+}
