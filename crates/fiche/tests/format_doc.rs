@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// The files that define bytes, in the order of the document.
-const SOURCES: [&str; 20] = [
+const SOURCES: [&str; 21] = [
     "wire.rs",
     "envelope.rs",
     "archive/format.rs",
@@ -24,6 +24,7 @@ const SOURCES: [&str; 20] = [
     "rlz/hybrid/tokens.rs",
     "rlz/hybrid/fast.rs",
     "records/mod.rs",
+    "streams/format.rs",
 ];
 
 const HEAD: &str = "\

@@ -10,7 +10,7 @@ const FLOORS: [&[&str]; 10] = [
     &["codec", "model"],
     &["envelope"],
     &["blocks", "records", "rlz"],
-    &["archive"],
+    &["archive", "streams"],
     &["advise"],
     &["testing"],
     &["format"],

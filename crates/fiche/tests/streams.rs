@@ -332,3 +332,74 @@ fn bgzf_needs_no_index() {
     let mixed = [&file[..], &gzip(b"another", 6)].concat();
     assert!(Reader::open(Arc::new(mixed)).unwrap().is_none());
 }
+
+/// What the golden files hold.
+fn golden_content() -> Vec<u8> {
+    let mut random = Random(77);
+    let mut content = random.text(70_000);
+    content.extend(random.bytes(4_000));
+    content.extend(vec![b'\n'; 60_000]);
+    content.extend(random.text(70_000));
+    content
+}
+
+/// Name, file, and its index where that lies beside it.
+fn golden_files() -> Vec<(&'static str, Vec<u8>, Option<Vec<u8>>)> {
+    let content = golden_content();
+    let members: Vec<u8> = content.chunks(70_000).flat_map(|piece| gzip(piece, 9)).collect();
+    let other = |name, file: Vec<u8>| {
+        let index = indexed(&file, 1 << 16);
+        (name, file, Some(index))
+    };
+    let mut beside = Vec::new();
+    let options = Options::default().partition(20_000).name("golden").mtime(1_000_000_000);
+    let mut writer = Writer::new(Vec::new(), options.clone()).unwrap();
+    writer.write_all(&content).unwrap();
+    let bare = writer.finish_beside(&mut beside).unwrap();
+    vec![
+        ("partitions", partitioned(&content, options.align(Split::Lines)), None),
+        (
+            "many-partitions",
+            partitioned(&content[..100_000], Options::default().partition(1 << 10)),
+            None,
+        ),
+        ("nothing", partitioned(b"", Options::default()), None),
+        ("beside", bare, Some(beside)),
+        other("stream", gzip(&content, 6)),
+        other("members", members),
+        other("one-block", one_block(&content)),
+    ]
+}
+
+#[test]
+fn golden_files_stay_readable() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/v1/streams");
+    if std::env::var_os("FICHE_BLESS").is_some() {
+        std::fs::create_dir_all(&folder).unwrap();
+        for (name, file, index) in golden_files() {
+            let path = folder.join(format!("{name}.gz"));
+            if !path.exists() {
+                std::fs::write(&path, file).unwrap();
+                index.map(|index| {
+                    std::fs::write(folder.join(format!("{name}.gz.fidx")), index).unwrap()
+                });
+            }
+        }
+    }
+    let content = golden_content();
+    for (name, ..) in golden_files() {
+        let file = std::fs::read(folder.join(format!("{name}.gz"))).unwrap();
+        let reader = match std::fs::read(folder.join(format!("{name}.gz.fidx"))) {
+            Ok(index) => open(&file, index),
+            Err(_) => own(&file),
+        };
+        let len = match name {
+            "nothing" => 0,
+            "many-partitions" => 100_000,
+            _ => content.len(),
+        };
+        conformance(&reader, &content[..len], 15);
+        let feeds = content[..len].iter().filter(|&&byte| byte == b'\n').count() as u64;
+        assert_eq!(reader.line_feeds(), Some(feeds), "{name}");
+    }
+}
