@@ -78,6 +78,7 @@
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use crate::codec::deflate::MAGIC as MAGIC_OF_GZIP;
 use crate::codec::{Scratch, pack_section, unpack_section};
 use crate::error::{Error, Place, Result};
 use crate::io::ReadAt;
@@ -395,6 +396,9 @@ pub(crate) fn read_header(source: &dyn ReadAt, container: Container) -> Result<H
         }
         return Err(match last == END_MAGIC {
             true => Error::Corrupt { what, at: Place::Pos(0) },
+            false if bytes.starts_with(&MAGIC_OF_GZIP) => Error::invalid(
+                "this is a gzip file: `fiche cat`, `fiche index` and `fiche mount` know those",
+            ),
             false => Error::invalid("this is not a fiche file"),
         });
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::place::Place;
 
-fn text(len: usize, seed: u64) -> Vec<u8> {
+pub fn text(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut text = Vec::new();
     while text.len() < len {

@@ -70,7 +70,9 @@ pub(super) fn load(source: &dyn ReadAt, unit: &Unit, stored: &mut Vec<u8>) -> Re
     source.read_at(bytes.start, stored)?;
     let mut checksum = Crc32c::default();
     checksum.update(stored);
-    match unit.stored.is_none_or(|stored| stored == checksum.get()) {
+    // What a checksum catches would hide all else from who looks for it.
+    let is_right = |stored| stored == checksum.get() || cfg!(fuzzing);
+    match unit.stored.is_none_or(is_right) {
         true => Ok(checksum.get()),
         false => Err(damaged()),
     }

@@ -251,7 +251,7 @@ impl Index {
         let (start, checksum) = bytes.split_last_chunk::<4>().ok_or_else(corrupt)?;
         let mut expected = Vec::new();
         expected.put_u32(crc32c_of(&[&at.start.to_le_bytes(), start]));
-        if expected != checksum {
+        if expected != checksum && !cfg!(fuzzing) {
             return Err(corrupt());
         }
         bytes.truncate(bytes.len() - 4);

@@ -83,6 +83,13 @@ impl Reader {
         Ok(Reader::new(source, index))
     }
 
+    /// The same without looking whether the index is that of this file: for fuzzing.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn with_any_index(source: Arc<dyn ReadAt>, index: Arc<dyn ReadAt>) -> Result<Reader> {
+        Ok(Reader::new(source, Index::open(index)?))
+    }
+
     fn new(source: Arc<dyn ReadAt>, index: Index) -> Reader {
         Reader { inner: Arc::new(Inner { source, index, decoders: Mutex::new(Vec::new()) }) }
     }

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Runs each fuzz target for so many seconds, started from golden/. Needs a C++ compiler
+# for libFuzzer, but neither nightly Rust nor cargo-fuzz, with which the targets work too.
+set -eu
+cd "$(dirname "$0")"
+seconds=${1:-20}
+if ! command -v c++ >/dev/null 2>&1; then
+    echo "SKIP: fuzz targets: no C++ compiler"
+    exit 0
+fi
+target=$(rustc -vV | sed -n 's/^host: //p')
+export CARGO_TARGET_DIR=../target/fuzz
+# Coverage of our code is what guides the fuzzer. No address sanitizer, which needs nightly Rust: the loops that
+# check once for many steps have safe twins, which the targets hold them against, and the C codecs are
+# fuzzed where they are made.
+RUSTFLAGS="--cfg fuzzing -Ccodegen-units=4 -Cpasses=sancov-module
+    -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters
+    -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares" \
+    cargo build --quiet --release --target "$target"
+for name in streams; do
+    mkdir -p "../target/fuzz/corpus/$name"
+    log=../target/fuzz/$name.log
+    if "../target/fuzz/$target/release/$name" "../target/fuzz/corpus/$name" ../golden/v1 ../golden/v1/streams ../golden/bad \
+        -max_total_time="$seconds" -max_len=20000 -rss_limit_mb=2048 -timeout=20 \
+        -print_final_stats=1 -artifact_prefix=../target/fuzz/ >"$log" 2>&1
+    then
+        runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+        echo "fuzz $name: $runs runs in $seconds seconds, nothing found"
+    else
+        tail -n 40 "$log"
+        echo "fuzz $name: found something, see $log"
+        exit 1
+    fi
+done
