@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fiche::Error;
@@ -11,18 +11,20 @@ use fiche_serve::Mount;
 
 use crate::dictionary::Given;
 use crate::input::{self, Threads};
+use crate::stream;
 use crate::ui::{self, Failed, say};
 
-/// Mount an archive as a folder, for reading
+/// Mount an archive or a gzip file as a folder, for reading
 ///
 /// Files are where their names say. Lines, messages and other items are files by their numbers,
-/// a thousand to a folder, below `records`; a stream is the file `content`. It goes on in the background until
+/// a thousand to a folder, below `records`; a stream is the file `content`, and a gzip file one
+/// without .gz. It goes on in the background until
 /// `umount DIR` (or `fusermount -u DIR`) ends it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  fiche mount src.fiche /mnt/src\n  grep -r main /mnt/src\n  \
 umount /mnt/src\n\nWhat is damaged gives an I/O error to who reads it, and a line in the log.")]
 pub struct Args {
-    /// The archive
+    /// The archive, or gzip file
     file: PathBuf,
     /// The folder to mount it at
     dir: PathBuf,
@@ -38,6 +40,8 @@ pub struct Args {
     /// Write what is to be said of damage to the end of this file
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    #[command(flatten)]
+    index: stream::Index,
     #[command(flatten)]
     dictionaries: Given,
     #[command(flatten)]
@@ -95,14 +99,20 @@ fn serve(args: &Args, in_background: bool) -> Result<(), Failed> {
         None => None,
     };
     let log = Mutex::new(log);
-    let options = input::options(&args.file, &args.dictionaries)?;
-    let reader = options.open(input::source(&args.file)?).map_err(at)?;
+    let source = input::source(&args.file)?;
+    let is_gzip = stream::is_gzip(&source).map_err(at)?;
+    let mount = if is_gzip {
+        Mount::file(Arc::new(stream::open_anyhow(&args.file, &source, &args.index)?))
+    } else {
+        let options = input::options(&args.file, &args.dictionaries)?;
+        Mount::new(options.open(source).map_err(at)?)
+    };
     let file = match input::url(&args.file) {
         Some(_) => input::shown(&args.file).into(),
         None => args.file.clone(),
     };
     let name = file.file_name().unwrap_or_default();
-    let mut mount = Mount::new(reader)
+    let mut mount = mount
         .name(name.to_string_lossy())
         .threads(args.threads.count())
         .allow_others(args.allow_other)
@@ -110,9 +120,10 @@ fn serve(args: &Args, in_background: bool) -> Result<(), Failed> {
             Some(file) => drop(writeln!(file, "{line}")),
             None => say!("{line}"),
         });
-    if args.plain {
+    if args.plain || is_gzip {
         let stem = Path::new(name);
-        let is_ours = stem.extension().is_some_and(|extension| extension == "fiche");
+        let suffix = if is_gzip { "gz" } else { "fiche" };
+        let is_ours = stem.extension().is_some_and(|extension| extension == suffix);
         let stem = if is_ours { stem.file_stem().unwrap_or_default() } else { name };
         mount = mount.plain(stem.as_encoded_bytes());
     }

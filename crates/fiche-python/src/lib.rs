@@ -12,6 +12,7 @@ mod reader;
 mod record;
 mod records;
 mod source;
+mod stream;
 mod writer;
 
 use pyo3::prelude::*;
@@ -21,8 +22,10 @@ fn _fiche(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<reader::Reader>()?;
     module.add_class::<record::Record>()?;
+    module.add_class::<stream::Stream>()?;
     module.add_class::<records::Records>()?;
     module.add_class::<writer::Writer>()?;
+    module.add_function(wrap_pyfunction!(stream::open, module)?)?;
     module.add_function(wrap_pyfunction!(reader::forked, module)?)?;
     module.add_function(wrap_pyfunction!(reader::reopen, module)?)?;
     module.add_function(wrap_pyfunction!(advise::advise, module)?)?;

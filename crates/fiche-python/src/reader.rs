@@ -78,6 +78,18 @@ impl Reader {
         keep: Option<PathBuf>,
     ) -> Result<Reader> {
         let (source, origin) = source::open(object, keep.clone())?;
+        Reader::of(py, source, origin, cache, dicts, keep)
+    }
+
+    /// The archive in a source that is open.
+    pub fn of(
+        py: Python<'_>,
+        source: Arc<dyn ReadAt>,
+        origin: Origin,
+        cache: u64,
+        dicts: Vec<PathBuf>,
+        keep: Option<PathBuf>,
+    ) -> Result<Reader> {
         let mut options = OpenOptions::default().cache(cache);
         #[cfg(feature = "remote")]
         if let Origin::Url(url, _) = &origin {

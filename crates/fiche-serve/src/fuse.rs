@@ -18,7 +18,7 @@ use fuser::{
     ReplyOpen, ReplyStatfs, ReplyXattr, Request, SessionACL,
 };
 
-use crate::tree::{Attributes, Content, FileType, Node, Tree};
+use crate::tree::{Attributes, Content, FileType, Node, Served, Tree};
 
 /// Nothing changes: what the kernel knows it may go on knowing.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -28,7 +28,7 @@ const BLOCK: u32 = 4096;
 
 /// How an archive is mounted.
 pub struct Mount {
-    reader: Reader,
+    served: Served,
     name: String,
     plain: Option<Vec<u8>>,
     threads: usize,
@@ -40,9 +40,19 @@ impl Mount {
     /// This archive, read by as many threads as there are cores, for its owner alone.
     #[must_use]
     pub fn new(reader: Reader) -> Mount {
+        Mount::of(Served::Archive(reader))
+    }
+
+    /// Any content as one file: it is called `content` unless [`plain`](Mount::plain) says otherwise.
+    #[must_use]
+    pub fn file(content: Arc<dyn ReadAt>) -> Mount {
+        Mount::of(Served::File(content))
+    }
+
+    fn of(served: Served) -> Mount {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
         let log = Arc::new(|line| eprintln!("fiche: {line}"));
-        Mount { reader, name: "fiche".into(), plain: None, threads, others: false, log }
+        Mount { served, name: "fiche".into(), plain: None, threads, others: false, log }
     }
 
     /// What the system calls the source.
@@ -81,7 +91,7 @@ impl Mount {
     /// [`Error::Io`] when the system refuses, and those of reading the index.
     pub fn at(self, folder: impl AsRef<Path>) -> Result<Mounted> {
         let folder = folder.as_ref();
-        let tree = Tree::new(self.reader, self.plain.as_deref(), &*self.log)?;
+        let tree = Tree::new(self.served, self.plain.as_deref(), &*self.log)?;
         let files = Files {
             tree,
             log: self.log,
@@ -180,10 +190,9 @@ impl Files {
         if attributes.file_type == FileType::Folder {
             return Err(Errno::EISDIR);
         }
-        let reader = self.tree.reader();
         match self.tree.content(node) {
-            Some(Content::Whole) => Ok(Arc::new(reader.clone())),
-            Some(Content::Record(number)) => match reader.record_at(number) {
+            Some(Content::Whole) => Ok(self.tree.whole().clone()),
+            Some(Content::Record(number)) => match self.tree.record(number) {
                 Ok(record) => Ok(Arc::new(record)),
                 Err(error) => Err(self.told(&format!("record #{number}"), &error)),
             },
@@ -224,7 +233,7 @@ impl Files {
     fn extended(&self, ino: INodeNo) -> Result<Named, Errno> {
         let (node, _) = self.node(ino)?;
         let Some(Content::Record(number)) = self.tree.content(node) else { return Ok(Vec::new()) };
-        match self.tree.reader().entry(number) {
+        match self.tree.entry(number) {
             Ok(entry) => Ok(entry.meta.map(|meta| meta.attributes).unwrap_or_default()),
             Err(error) => Err(self.told(&format!("record #{number}"), &error)),
         }
@@ -309,7 +318,7 @@ impl Filesystem for Files {
         let Some(Content::Record(number)) = node.and_then(|node| self.tree.content(node)) else {
             return reply.error(Errno::EINVAL);
         };
-        match self.tree.reader().entry(number) {
+        match self.tree.entry(number) {
             Ok(entry) => match entry.kind {
                 Kind::Symlink(target) => reply.data(&target),
                 _ => reply.error(Errno::EINVAL),
@@ -454,7 +463,7 @@ impl Filesystem for Files {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        let blocks = self.tree.reader().len().div_ceil(u64::from(BLOCK));
+        let blocks = self.tree.whole().len().div_ceil(u64::from(BLOCK));
         reply.statfs(blocks, 0, 0, self.tree.len(), 0, BLOCK, 255, BLOCK);
     }
 

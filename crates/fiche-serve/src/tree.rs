@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
-use fiche::archive::{Entry, Kind, Reader};
-use fiche::{ReadAt, Result};
+use fiche::archive::{Entry, Kind, Reader, Record};
+use fiche::{Error, ReadAt, Result};
 
 /// Files in a numbered folder at most, and digits of its part of the number.
 const FANOUT: u64 = 1000;
@@ -106,9 +107,18 @@ struct Inner {
     children: Range<usize>,
 }
 
+/// What is served.
+pub enum Served {
+    Archive(Reader),
+    /// Content without records.
+    File(Arc<dyn ReadAt>),
+}
+
 /// The tree.
 pub struct Tree {
-    reader: Reader,
+    /// All of the content, and the archive whose it is, if it is one.
+    whole: Arc<dyn ReadAt>,
+    reader: Option<Reader>,
     nodes: Vec<Inner>,
     names: Vec<u8>,
     /// The nodes but the root, those of one folder side by side and ordered by name.
@@ -234,17 +244,21 @@ fn has_number(entry: &Entry) -> bool {
 
 impl Tree {
     /// Looks at all records. With `is_plain` the whole of the archive is one file of this name.
-    pub fn new(reader: Reader, plain: Option<&[u8]>, log: &dyn Fn(String)) -> Result<Tree> {
+    pub fn new(served: Served, plain: Option<&[u8]>, log: &dyn Fn(String)) -> Result<Tree> {
+        let (reader, content): (_, Arc<dyn ReadAt>) = match served {
+            Served::Archive(reader) => (Some(reader.clone()), Arc::new(reader)),
+            Served::File(file) => (None, file),
+        };
         let mut builder = Builder { nodes: Vec::new(), names: Vec::new(), known: HashMap::new() };
         builder.add(0, b"", FOLDER, Content::None);
-        let whole = Attributes { len: reader.len(), links: 1, mode: 0o644, ..FOLDER };
+        let whole = Attributes { len: content.len(), links: 1, mode: 0o644, ..FOLDER };
         let whole = Attributes { file_type: FileType::File, ..whole };
         let (mut items, mut others) = (false, plain.is_some());
         if let Some(name) = plain {
             builder.add(0, name, whole, Content::Whole);
         } else {
             let mut links = HashMap::new();
-            for item in reader.entries(0) {
+            for item in reader.iter().flat_map(|reader| reader.entries(0)) {
                 let (number, entry) = match item {
                     Ok(found) => found,
                     Err(error) => {
@@ -270,7 +284,7 @@ impl Tree {
             }
             builder.link(links);
         }
-        if !others && !reader.is_empty() {
+        if !others && !content.is_empty() {
             builder.add(0, CONTENT, whole, Content::Whole);
         }
         let records = items.then(|| {
@@ -280,11 +294,12 @@ impl Tree {
             }
             builder.add(0, &name, FOLDER, Content::None)
         });
-        let last = reader.records().saturating_sub(1);
+        let last = reader.as_ref().map_or(0, Reader::records).saturating_sub(1);
         let digits = last.checked_ilog10().unwrap_or(0) as usize + 1;
         let depth = digits.div_ceil(DIGITS) as u32 - 1;
         let Builder { nodes, names, .. } = builder;
-        let mut tree = Tree { reader, nodes, names, children: Vec::new(), records, depth };
+        let whole = content;
+        let mut tree = Tree { whole, reader, nodes, names, children: Vec::new(), records, depth };
         tree.sort();
         Ok(tree)
     }
@@ -314,13 +329,33 @@ impl Tree {
         &self.names[self.nodes[node].name.clone()]
     }
 
-    pub fn reader(&self) -> &Reader {
-        &self.reader
+    pub fn whole(&self) -> &Arc<dyn ReadAt> {
+        &self.whole
+    }
+
+    /// How many records there are.
+    fn records(&self) -> u64 {
+        self.reader.as_ref().map_or(0, Reader::records)
+    }
+
+    fn reader(&self) -> Result<&Reader> {
+        let none = || Error::NotFound { name: "records".to_owned(), nearest: None };
+        self.reader.as_ref().ok_or_else(none)
+    }
+
+    /// The record of this number.
+    pub fn record(&self, number: u64) -> Result<Record> {
+        self.reader()?.record_at(number)
+    }
+
+    /// What is known of it.
+    pub fn entry(&self, number: u64) -> Result<Entry> {
+        self.reader()?.entry(number)
     }
 
     /// How many files, folders and others there are.
     pub fn len(&self) -> u64 {
-        self.nodes.len() as u64 + self.records.map_or(0, |_| self.reader.records())
+        self.nodes.len() as u64 + self.records.map_or(0, |_| self.records())
     }
 
     /// What the system is told of something; `None` where nothing is.
@@ -345,16 +380,16 @@ impl Tree {
     fn numbers(&self, depth: u32, part: u64) -> Option<Range<u64>> {
         let span = FANOUT.checked_pow(self.depth.checked_sub(depth)? + 1)?;
         let start = part.checked_mul(span)?;
-        let range = start..start.saturating_add(span).min(self.reader.records());
+        let range = start..start.saturating_add(span).min(self.records());
         (!range.is_empty() && (depth > 0 || part == 0)).then_some(range)
     }
 
     /// A record that is in a numbered folder.
     fn numbered(&self, number: u64) -> Result<Option<Entry>> {
-        if number >= self.reader.records() {
+        if number >= self.records() {
             return Ok(None);
         }
-        let entry = self.reader.entry(number)?;
+        let entry = self.entry(number)?;
         Ok(has_number(&entry).then_some(entry))
     }
 
@@ -431,7 +466,7 @@ impl Tree {
                 }
                 return Ok(());
             }
-            let some = self.reader.entries(range.start.saturating_add(from));
+            let some = self.reader()?.entries(range.start.saturating_add(from));
             for item in some {
                 // What cannot be read of the index is not there; `fiche verify` tells.
                 let Ok((number, entry)) = item else { continue };

@@ -8,7 +8,7 @@
 >>> archive.records["tyger"][13:20]
 b'burning'
 
-`open` reads an archive, `pack` packs files and folders, `Writer` takes records one by one, `advise` says how to pack. What can go
+`open` reads an archive or a gzip file, `pack` packs files and folders, `Writer` takes records one by one, `advise` says how to pack. What can go
 wrong has classes of its own where Python has none: `CorruptError`, `UnsupportedError`,
 `MissingError`, `ChangedError`, `BusyError`, `PoisonedError`.
 """
@@ -25,9 +25,10 @@ from ._errors import (
     PoisonedError,
     UnsupportedError,
 )
-from ._fiche import Reader, Record, Records, Writer, __version__, _forked
+from ._fiche import Reader, Record, Records, Stream, Writer, __version__, _forked
 from ._fiche import advise as _advise
 from ._fiche import dict_build as _dict_build
+from ._fiche import open as _open
 from ._fiche import pack as _pack
 from ._file import File
 
@@ -41,6 +42,7 @@ __all__ = [
     "Reader",
     "Record",
     "Records",
+    "Stream",
     "UnsupportedError",
     "Writer",
     "advise",
@@ -54,8 +56,8 @@ _abc.Mapping.register(Records)
 _os.register_at_fork(after_in_child=_forked)
 
 
-def open(source, *, cache=64 << 20, dicts=(), keep=None):
-    """Opens an archive to read from it.
+def open(source, *, cache=64 << 20, dicts=(), keep=None, index=None):
+    """Opens an archive to read from it, as a `Reader`, or a gzip file, as a `Stream`.
 
     `source` is a path, a URL, an object with `read` and `seek`, or the archive itself as bytes. `cache` is
     how many bytes of decoded blocks are kept for the next read; `dicts` are dictionary files that the archive
@@ -67,11 +69,15 @@ def open(source, *, cache=64 << 20, dicts=(), keep=None):
     1 GiB, or that of the variable FICHE_CACHE, for whoever reads the same later. Other URLs are read by fsspec, where that
     is installed.
 
+    Of a gzip file `index` is the index that `fiche index` made of it: a path, a URL, an object or bytes. Without it, it is found
+    inside (files of `fiche gzip` have one), beside the file under its name with .fidx behind, or made, which
+    takes as long as to inflate all of it; a file that is far away has to have one.
+
     Reads the end of the file and nothing else yet. The reader may be used from many threads at
     once, pickled, and used behind a fork; a file object has one position, and so only one thread
     reads at a time.
 
-    Raises `OSError`; `ValueError` where it is no archive; `CorruptError`; `UnsupportedError`.
+    Raises `OSError`; `ValueError` where it is neither; `CorruptError`; `UnsupportedError`.
 
     >>> import fiche
     >>> fiche.open("no/such/file")
@@ -79,7 +85,7 @@ def open(source, *, cache=64 << 20, dicts=(), keep=None):
     ...
     FileNotFoundError: [Errno 2] No such file or directory: 'no/such/file'
     """
-    return Reader(source, cache=cache, dicts=list(dicts), keep=keep)
+    return _open(source, cache=cache, dicts=list(dicts), keep=keep, index=index)
 
 
 def pack(
