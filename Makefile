@@ -42,9 +42,9 @@ second-reader:
 python:
 	@if [ -x $(VENV)/bin/python ]; then \
 	    $(VENV)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps . && \
-	    $(VENV)/bin/python -m pytest -q -rs crates/fiche-python/tests && \
-	    $(VENV)/bin/python -m pytest -q --doctest-modules --pyargs fiche && \
 	    cargo build --quiet -p fiche-cli && \
+	    PATH="$$PWD/target/debug:$$PATH" $(VENV)/bin/python -m pytest -q -rs crates/fiche-python/tests && \
+	    $(VENV)/bin/python -m pytest -q --doctest-modules --pyargs fiche && \
 	    PATH="$$PWD/target/debug:$$PATH" $(VENV)/bin/python -m pytest -q --doctest-glob='*.md' \
 	        docs/guide/src/python.md docs/guide/src/remote.md && \
 	    $(VENV)/bin/python -m mypy.stubtest fiche --ignore-missing-stub --mypy-config-file pyproject.toml \

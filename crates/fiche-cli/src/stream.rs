@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fiche::streams::{IndexOptions, Reader, index};
+use fiche::streams::{IndexOptions, Reader, index, recognise};
 use fiche::{Cursor, FileSource, ReadAt};
 
 use crate::input;
@@ -30,12 +30,7 @@ pub fn beside(path: &Path) -> PathBuf {
 
 /// True for a file that is compressed by gzip.
 pub fn is_gzip(source: &dyn ReadAt) -> fiche::Result<bool> {
-    let mut first = [0; 2];
-    if source.len() < 2 {
-        return Ok(false);
-    }
-    source.read_at(0, &mut first)?;
-    Ok(first == [0x1F, 0x8B])
+    Ok(recognise(source)?.is_some())
 }
 
 /// Opens a gzip file by whatever index it has; without any, `None`.
@@ -50,8 +45,11 @@ pub fn open(
         let reader = Reader::with_index(source.clone(), bytes);
         return Ok(Some(reader.map_err(|error| Failed::at(index, error))?));
     }
+    // It costs nothing to look there, and one that was made is taken before another is.
+    if let Some(reader) = Reader::inside(source.clone()).map_err(at)? {
+        return Ok(Some(reader));
+    }
     let index = beside(path);
-    // One that was made is taken before any is looked for.
     if let Some(bytes) = maybe(&index)? {
         let reader = Reader::with_index(source.clone(), bytes);
         return Ok(Some(reader.map_err(|error| Failed::at(&index, error))?));

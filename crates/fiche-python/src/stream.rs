@@ -4,7 +4,7 @@ use std::io::sink;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fiche::streams::{IndexOptions, Reader, index};
+use fiche::streams::{IndexOptions, Reader, index, recognise};
 use fiche::{Cursor, FileSource, ReadAt};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -64,11 +64,13 @@ impl Stream {
     ) -> Result<Stream> {
         let given = given.map(|given| source::open(given, keep.clone())).transpose()?;
         let reader = py.detach(|| -> fiche::Result<Reader> {
-            let index_source = match given {
-                Some((index, _)) => Some(index),
-                None => beside(origin, keep)?,
-            };
-            if let Some(index) = index_source {
+            if let Some((index, _)) = given {
+                return Reader::with_index(source, index);
+            }
+            if let Some(reader) = Reader::inside(source.clone())? {
+                return Ok(reader);
+            }
+            if let Some(index) = beside(origin, keep)? {
                 return Reader::with_index(source, index);
             }
             if let Some(reader) = Reader::open(source.clone())? {
@@ -213,15 +215,7 @@ pub fn open<'py>(
     index: Option<&Bound<'py, PyAny>>,
 ) -> Result<Bound<'py, PyAny>> {
     let (opened, origin) = source::open(source, keep.clone())?;
-    let mut first = [0; 2];
-    let is_gzip = py.detach(|| -> fiche::Result<bool> {
-        if opened.len() < 2 {
-            return Ok(false);
-        }
-        // What is far away is asked for its end first, which tells what it is as well.
-        opened.read_at(0, &mut first)?;
-        Ok(first == [0x1F, 0x8B])
-    })?;
+    let is_gzip = py.detach(|| recognise(&opened))?.is_some();
     if is_gzip {
         let stream = Stream::open(py, opened, &origin, index, keep)?;
         return Ok(Bound::new(py, stream)?.into_any());

@@ -1,7 +1,9 @@
-"""Reads fiche archives; written from docs/format.md alone, as a proof that it is complete.
+"""Reads fiche archives and indexes; written from docs/format.md alone, as a proof that it is complete.
 
 python second_reader.py FILE.fiche         prints what the file holds, a line a record
-python second_reader.py --check FOLDER     compares every NAME.fiche with its NAME.txt
+python second_reader.py --check FOLDER     compares every NAME.fiche with its NAME.txt, and
+                                          every streams/NAME.gz with its index: the one beside
+                                          it (NAME.gz.fidx), else the one at its end
 python second_reader.py --refuse FOLDER    every *.fiche there has to be refused
 
 Needs Python 3.10 or newer, BLAKE3, and a Zstandard module that can do without magic numbers:
@@ -9,7 +11,9 @@ Needs Python 3.10 or newer, BLAKE3, and a Zstandard module that can do without m
 """
 
 import bz2
+import gzip
 import hashlib
+import io
 import lzma
 import random
 import sys
@@ -27,12 +31,12 @@ MAGIC = bytes.fromhex("8F 66 69 63 68 65 0D 0A")
 MARKER = bytes.fromhex("9E F1 C4 E5")
 HEADER = TRAILER = 32
 CHECKSUM, BLOCK_CHECKSUM = 4, 0x66696300
-ARCHIVE_FILE, DICTIONARY_FILE = 1, 2
+ARCHIVE_FILE, DICTIONARY_FILE, INDEX_FILE = 1, 2, 3
 DICTIONARY, MODEL, CHAPTER_TABLE, RECORD_PAGE = 1, 2, 3, 4
-NODE, NAME_PAGE, FOOTER, DICTIONARY_PIECE, SPARE = 6, 7, 8, 9, 10
+NODE, NAME_PAGE, FOOTER, DICTIONARY_PIECE, SPARE, UNIT_PAGE = 6, 7, 8, 9, 10, 11
 SECTIONS = {DICTIONARY: "dictionary", DICTIONARY_PIECE: "dictionary piece", MODEL: "model", SPARE: "spare",
             CHAPTER_TABLE: "chapter table", RECORD_PAGE: "record page", NODE: "node",
-            NAME_PAGE: "name page", FOOTER: "footer"}
+            NAME_PAGE: "name page", FOOTER: "footer", UNIT_PAGE: "unit page"}
 NO_NAMES, INCREASING, BY_NAME_PAGES = 0, 1, 2
 KINDS = ("data", "file", "directory", "symlink", "hardlink", "fifo", "character-device",
          "block-device", "item")
@@ -203,7 +207,7 @@ def read_section(file: BinaryIO, kind: int, position: int, length: int, limit: i
     bare = kind in (CHAPTER_TABLE, FOOTER, SPARE)
     section.require(compressed <= (not bare), "flags")
     offset, number, stored_length = section.varint(), section.varint(), section.varint()
-    has_offset = kind in (CHAPTER_TABLE, RECORD_PAGE, DICTIONARY_PIECE)
+    has_offset = kind in (CHAPTER_TABLE, RECORD_PAGE, DICTIONARY_PIECE, UNIT_PAGE)
     section.require(offset == 0 or has_offset, "offset")
     section.require(number == 0 or kind != FOOTER, "number")
     decoded_length = section.varint() if compressed else stored_length
@@ -1186,6 +1190,414 @@ def read_record(archive: Archive, record: Record, start: int, end: int) -> Itera
         stored += stop - begin
 
 
+# Indexes of gzip files
+
+GZIP, INSIDE, ALL_LINES = 1, 1, 2
+STARTS, STORED_CHECKSUMS, CONTENT_CHECKSUMS, LINES = 1, 2, 4, 8
+LONGEST_WINDOW, LONGEST_PIECE = 32768, 65510
+MEMBER_AROUND, LAST_MEMBER = 26, 38  # of a member that holds a piece of an index; the one behind
+
+
+@dataclass(frozen=True)
+class Start:
+    bits: int = 0  # of the header of the block that the unit begins in
+    header: int = 0
+    window: bytes = b""
+
+
+@dataclass(frozen=True)
+class Unit:
+    offset: int
+    length: int
+    first: int  # bit of the stream
+    end: int  # bit of the stream
+    start: Start
+    stored: int | None  # checksum
+    content: int | None  # checksum
+    lines: int | None  # line feeds
+
+
+@dataclass(frozen=True)
+class UnitPage:
+    """What the footer tells of a page."""
+    offset: int
+    length: int  # of the content
+    number: int  # of its first unit
+    count: int
+    lines: int
+    position: int
+    stored: int
+
+
+def read_carrier(data: bytes, position: int) -> tuple[bytes, int]:
+    """The piece of an index that a member without content holds, and where that ends."""
+    member = Cursor(data[position:position + 12 + (1 << 16)], "member of the index", position)
+    member.require(member.take(4) == bytes.fromhex("1F 8B 08 04"), "header")
+    member.take(6)  # time and system, of which nothing is said
+    extra = member.part(member.fixed(2), "extra field")
+    extra.require(extra.take(2) == b"FI", "name of the subfield")
+    piece = extra.take(extra.fixed(2))
+    extra.finish()
+    member.require(member.take(10) == bytes.fromhex("03 00") + bytes(8), "content")
+    return piece, position + member.at
+
+
+def split_file(data: bytes) -> tuple[bytes, bytes]:
+    """The stream of a gzip file and the index at its end."""
+    require(len(data) >= LAST_MEMBER, "no index", 0)
+    last, end = read_carrier(data, len(data) - LAST_MEMBER)
+    length = int.from_bytes(last[:8], "little")
+    checksum = crc32c(last[:8]).to_bytes(4, "little")
+    require(end == len(data) and last[8:] == checksum, "length of the index", end - LAST_MEMBER)
+    position = end - LAST_MEMBER - length - MEMBER_AROUND * -(-length // LONGEST_PIECE)
+    require(position >= 0, "length of the index", end - LAST_MEMBER)
+    stream, index = data[:position], b""
+    while len(index) < length:
+        piece, after = read_carrier(data, position)
+        wanted = min(length - len(index), LONGEST_PIECE)
+        require(len(piece) == wanted, "length of a piece of the index", position)
+        index, position = index + piece, after
+    return stream, index
+
+
+def sampled_bytes(stream: bytes) -> bytes:
+    pieces, at = [len(stream).to_bytes(8, "little"), stream[:4096]], 65536
+    while at < len(stream):
+        pieces.append(stream[at:at + 4096])
+        at *= 2
+    return b"".join([*pieces, stream[-4096:]])
+
+
+def read_index(index: bytes, stream: bytes, inside: bool) -> list[Unit]:
+    file, size = io.BytesIO(index), len(index)
+    read_header(file, size, INDEX_FILE)
+    require(index[20:HEADER] == bytes(12), "guard of an index", 20)
+    footer, limit = find_footer(file, size)
+    pages, with_lines = read_index_footer(footer.payload, stream, inside)
+    units: list[Unit] = []
+    end = HEADER
+    for page in pages:
+        more = read_unit_page(file, page, end, limit)
+        require(not units or units[-1].end == more[0].first, "gap between units", page.position)
+        require(more[-1].end <= 8 * len(stream), "units behind the end", page.position)
+        units += more
+        end = page.position + page.stored
+    require(end == limit, "gap before the footer", end)
+    missing = any(unit.lines is None for unit in units)
+    require(not (with_lines and missing), "lines", limit)
+    require(not inside or all(unit.start == Start() for unit in units), "starts", limit)
+    return units
+
+
+def read_index_footer(footer: Cursor, stream: bytes, inside: bool) -> tuple[list[UnitPage], bool]:
+    """The pages, and whether all of them have lines."""
+    footer.require(footer.fixed(1) == GZIP, "format of the stream")
+    flags = footer.fixed(1)
+    footer.require(flags & ~(INSIDE | ALL_LINES) == 0 and flags & INSIDE == inside, "flags")
+    footer.require(footer.varint() == len(stream), "length of the stream")
+    digest = bytes(32) if inside else blake3.blake3(sampled_bytes(stream)).digest()
+    footer.require(footer.take(32) == digest, "digest of the stream")
+    length, offset, number = footer.varint(), 0, 0
+    pages: list[UnitPage] = []
+    for _ in range(footer.varint()):
+        content, count, lines, position, stored = (footer.varint() for _ in range(5))
+        footer.require(1 <= count <= MOST and max(count, lines) <= content, "page")
+        pages.append(UnitPage(offset, content, number, count, lines, position, stored))
+        offset, number = offset + content, number + count
+    footer.require(offset == length, "sum of the pages")
+    footer.finish()
+    return pages, flags & ALL_LINES != 0
+
+
+def read_unit_page(file: BinaryIO, known: UnitPage, floor: int, limit: int) -> list[Unit]:
+    """The units of a page; its starts and its section are all there is from the floor on."""
+    section = read_section(file, UNIT_PAGE, known.position, known.stored, limit)
+    page, count = section.payload, known.count
+    page.require((section.offset, section.number) == (known.offset, known.number), "place")
+    page.require(page.varint() == count, "count of units")
+    flags, first = page.fixed(1), page.varint()
+    page.require(flags < 16, "flags")
+    offsets = [known.offset + offset for offset in [0, *read_elias_fano(page, count)]]
+    page.require(offsets[-1] == known.offset + known.length, "content")
+    bits = [first + bit for bit in [0, *read_elias_fano(page, count)]]
+    starts, behind = [Start()] * count, floor
+    if flags & STARTS:
+        page.require(page.varint() == floor, "place of the starts")
+        lengths = read_sums(page, count)
+        behind = floor + sum(lengths)
+        page.require(behind <= known.position, "length of the starts")
+        starts = read_starts(file, floor, lengths)
+    page.require(behind == known.position, "gap before the page")
+    nothing = [None] * count
+    stored = [page.fixed(4) for _ in range(count)] if flags & STORED_CHECKSUMS else nothing
+    content = [page.fixed(4) for _ in range(count)] if flags & CONTENT_CHECKSUMS else nothing
+    lines = read_sums(page, count) if flags & LINES else nothing
+    page.require((sum(lines) if flags & LINES else 0) == known.lines, "sum of the lines")
+    page.finish()
+    for start, offset in zip(starts, offsets):
+        page.require(len(start.window) <= offset, "window before the content")
+    return [Unit(offset, after - offset, *rest) for offset, after, *rest in
+            zip(offsets, offsets[1:], bits, bits[1:], starts, stored, content, lines)]
+
+
+def read_sums(page: Cursor, count: int) -> list[int]:
+    """What is stored of each unit as the sum up to it, plus how many units that are."""
+    sums = [0, *read_elias_fano(page, count)]
+    return [after - before - 1 for before, after in zip(sums, sums[1:])]
+
+
+def read_starts(file: BinaryIO, position: int, lengths: list[int]) -> list[Start]:
+    starts = []
+    for length in lengths:
+        starts.append(read_start(file, position, length) if length else Start())
+        position += length
+    return starts
+
+
+def read_start(file: BinaryIO, position: int, length: int) -> Start:
+    require(length > 4, "start", position)
+    data = read_at(file, position, length, position + length, "start")
+    start = Cursor(data[:-4], "start", position)
+    checksum = crc32c(start.data, crc32c(position.to_bytes(8, "little")))
+    start.require(int.from_bytes(data[-4:], "little") == checksum, "checksum")
+    bits = start.varint()
+    header = start.fixed((bits + 7) // 8)
+    start.require(header >> bits == 0, "bits of the header")
+    size = start.varint()
+    start.require(size <= LONGEST_WINDOW and (bits or size), "window")
+    window = start.take(len(start.data) - start.at)
+    if len(window) != size:  # else these are the bytes themselves
+        window = decode(decode_zstd, window, size, "start: window", position)
+    return Start(bits, header, window)
+
+
+def deflate_code(lengths: list[int]) -> list[tuple[int, int]]:
+    """What any 15 bits begin with: a symbol, and how many bits that has, 0 where there is none."""
+    table, word, last = [(0, 0)] * (1 << 15), 0, 0
+    for length, symbol in sorted((n, symbol) for symbol, n in enumerate(lengths) if n):
+        word <<= length - last
+        if word >> length:
+            raise ValueError("too many codewords")
+        first = int(f"{word:0{length}b}"[::-1], 2)
+        table[first::1 << length] = [(symbol, length)] * (1 << 15 - length)
+        word, last = word + 1, length
+    return table
+
+
+@lru_cache(1)
+def fixed_codes() -> tuple[list, list]:
+    return deflate_code([8] * 144 + [9] * 112 + [7] * 24 + [8] * 8), deflate_code([5] * 30)
+
+
+CODE_LENGTHS = (16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15)
+MATCHES = [(n + 3, 0) for n in range(8)] + [
+    (((4 + n % 4) << n // 4 - 1) + 3, n // 4 - 1) for n in range(8, 28)] + [(258, 0)]
+DISTANCES = [(n + 1, 0) for n in range(4)] + [
+    (((2 + n % 2) << n // 2 - 1) + 1, n // 2 - 1) for n in range(4, 30)]
+
+
+class Inflater:
+    """Decodes a gzip file from one bit to another; knows how far it is more exactly than zlib."""
+
+    def __init__(self, data: bytes, first: int, end: int, start: Start = Start()):
+        self.data, self.at, self.end = data, first, end
+        self.out, self.least = bytearray(start.window), 0  # where the member begins in it
+        self.bits, self.header = start.bits, start.header  # of the block that it is in
+        self.final, self.codes, self.ended = 0, None, False
+        if self.bits:
+            header = Inflater(self.header.to_bytes((self.bits + 7) // 8, "little"), 0, self.bits)
+            self.final, self.codes = header.read_header()
+            if self.codes is None or header.at != self.bits:
+                raise ValueError("header of a block")
+
+    def peek(self) -> int:
+        """At least 17 bits, of which those behind the end are not to be used."""
+        start = self.at >> 3
+        return int.from_bytes(self.data[start:start + 3], "little") >> (self.at & 7)
+
+    def skip(self, count: int) -> None:
+        self.at += count
+        if self.at > self.end:
+            raise ValueError("too few bits")
+
+    def take(self, count: int) -> int:
+        value = self.peek() & (1 << count) - 1
+        self.skip(count)
+        return value
+
+    def symbol(self, code: list[tuple[int, int]]) -> int:
+        symbol, length = code[self.peek() & 0x7FFF]
+        if length == 0:
+            raise ValueError("no codeword")
+        self.skip(length)
+        return symbol
+
+    def read_header(self) -> tuple[int, tuple[list, list] | None]:
+        """Whether a block is the last one, and its codes, if it is not stored."""
+        final, kind = self.take(1), self.take(2)
+        if kind == 3:
+            raise ValueError("kind of block")
+        if kind == 2:
+            return final, self.read_codes()
+        return final, fixed_codes() if kind else None
+
+    def read_codes(self) -> tuple[list, list]:
+        literals, distances, count = 257 + self.take(5), 1 + self.take(5), 4 + self.take(4)
+        lengths = [0] * 19
+        for place in CODE_LENGTHS[:count]:
+            lengths[place] = self.take(3)
+        code, lengths = deflate_code(lengths), []
+        while len(lengths) < literals + distances:
+            symbol = self.symbol(code)
+            if symbol < 16:
+                lengths.append(symbol)
+            elif symbol == 16:
+                lengths += [lengths[-1]] * (3 + self.take(2))
+            else:
+                lengths += [0] * (3 + self.take(3) if symbol == 17 else 11 + self.take(7))
+        if len(lengths) != literals + distances or not lengths[256]:
+            raise ValueError("code")
+        return deflate_code(lengths[:literals]), deflate_code(lengths[literals:])
+
+    def run(self, length: int) -> bytes:
+        before = len(self.out)
+        while self.at < self.end:
+            if len(self.out) - before > length:
+                raise ValueError("more content than there should be")
+            if self.bits:
+                self.read_symbol()
+            else:
+                self.begin_block()
+        return bytes(self.out[before:])
+
+    def begin_block(self) -> None:
+        first = self.at
+        self.final, self.codes = self.read_header()
+        self.bits = self.at - first
+        header = int.from_bytes(self.data[first >> 3:(self.at >> 3) + 1], "little")
+        self.header = header >> (first & 7) & (1 << self.bits) - 1
+        if self.codes is None:
+            self.skip(-self.at % 8)
+            count, inverse = self.take(16), self.take(16)
+            if count ^ inverse != 0xFFFF:
+                raise ValueError("length of a stored block")
+            start = self.at >> 3
+            self.skip(8 * count)  # no unit begins within: it is not said what its start holds
+            self.out += self.data[start:start + count]
+            self.end_block()
+
+    def read_symbol(self) -> None:
+        literals, distances = self.codes
+        symbol = self.symbol(literals)
+        if symbol < 256:
+            self.out.append(symbol)
+        elif symbol == 256:
+            self.end_block()
+        else:
+            first, bits = MATCHES[symbol - 257]
+            length = first + self.take(bits)
+            first, bits = DISTANCES[self.symbol(distances)]
+            distance = first + self.take(bits)
+            start = len(self.out) - distance
+            if start < self.least:
+                raise ValueError("match before the window")
+            piece = self.out[start:start + length]
+            self.out += (piece * (length // len(piece) + 1))[:length]
+
+    def end_block(self) -> None:
+        self.bits = self.header = 0
+        if not self.final:
+            return
+        self.at, self.ended = min(self.at + 7 & ~7, self.end), True
+        if self.at < self.end:
+            self.skip(64)  # the trailer of the member
+        if self.at < self.end:
+            self.at, self.ended = 8 * skip_gzip_header(self.data, self.at >> 3), False
+            self.skip(0)
+            self.least = len(self.out)
+
+
+def skip_gzip_header(data: bytes, position: int) -> int:
+    header = Cursor(data[position:], "header of a member", position)
+    header.require(header.take(3) == bytes.fromhex("1F 8B 08"), "magic")
+    flags = header.fixed(1)
+    header.require(flags < 32, "flags")
+    header.take(6)
+    if flags & 4:
+        header.take(header.fixed(2))
+    for flag in (8, 16):
+        while flags & flag and header.fixed(1):
+            pass  # name and comment end with a zero
+    if flags & 2:
+        header.take(2)
+    return position + header.at
+
+
+def check_stored(stream: bytes, unit: Unit) -> None:
+    if unit.stored is not None:
+        position = unit.first // 8
+        checksum = crc32c(stream[position:(unit.end + 7) // 8])
+        require(checksum == unit.stored, "unit: stored checksum", position)
+
+
+def check_unit(stream: bytes, unit: Unit, content: bytes, after: Unit | None) -> None:
+    """Decodes a unit by itself, from its own bits only; the content is that of the whole file."""
+    position, end = unit.first // 8, unit.offset + unit.length
+    inflater: Inflater | None = None
+
+    def inflate(data: bytes, length: int) -> bytes:
+        nonlocal inflater
+        inflater = Inflater(data, unit.first, unit.end, unit.start)
+        return inflater.run(length)
+
+    decoded = decode(inflate, stream, unit.length, "unit", position)
+    require(decoded == content[unit.offset:end], "unit: content", position)
+    if after:  # it goes on where, and as, this one stopped
+        stopped = inflater.bits, inflater.header
+        fine = not inflater.ended and stopped == (after.start.bits, after.start.header)
+        require(fine, "unit: start of the next", position)
+    window = unit.start.window
+    copied = zip(window, content[unit.offset - len(window):unit.offset])
+    require(all(byte in (0, there) for byte, there in copied), "unit: window", position)
+    checksum, lines = zlib.crc32(decoded), decoded.count(b"\n")
+    require(unit.content in (None, checksum), "unit: content checksum", position)
+    require(unit.lines in (None, lines), "unit: lines", position)
+
+
+def check_rest(stream: bytes, unit: Unit) -> None:
+    """Behind the last unit is no more content: it does not get longer to the stream's end."""
+    def inflate(data: bytes, length: int) -> bytes:
+        inflater = Inflater(data, unit.first, 8 * len(stream), unit.start)
+        content = inflater.run(length)
+        if not inflater.ended:
+            raise ValueError("end of the stream")
+        return content
+
+    decode(inflate, stream, unit.length, "behind the last unit", unit.end // 8)
+
+
+def check_index(path: Path) -> str | None:
+    """What is wrong with the index of a gzip file, or with how it is read."""
+    data, beside = path.read_bytes(), path.with_name(path.name + ".fidx")
+    inside = not beside.exists()
+    stream, index = split_file(data) if inside else (data, beside.read_bytes())
+    units = read_index(index, stream, inside)
+    for unit in units:
+        check_stored(stream, unit)
+    content = gzip.decompress(data)
+    if (units[-1].offset + units[-1].length if units else 0) != len(content):
+        return "another length of the content"
+    for unit, after in zip(units, [*units[1:], None]):
+        check_unit(stream, unit, content, after)
+    if units:
+        check_rest(stream, units[-1])
+    if inside:
+        member = zlib.decompressobj(wbits=31)
+        if member.decompress(stream) != content or not member.eof or member.unused_data:
+            return "not one member"
+    return None
+
+
 # The manifest, and what is compared with it
 
 def record_line(archive: Archive, record: Record) -> str:
@@ -1256,9 +1668,10 @@ def refuse(path: Path) -> str | None:
     return "was not refused"
 
 
-def test_all(folder: str, test: Callable[[Path], str | None]) -> int:
+def test_all(folder: str, tests: dict[str, Callable[[Path], str | None]]) -> int:
     passed = failed = 0
-    for path in sorted(Path(folder).glob("*.fiche")):
+    paths = [(path, test) for which, test in tests.items() for path in Path(folder).glob(which)]
+    for path, test in sorted(paths, key=lambda item: item[0]):
         try:
             wrong = test(path)
         except Exception as error:  # whatever it is, the other files are still to be tested
@@ -1274,9 +1687,9 @@ def test_all(folder: str, test: Callable[[Path], str | None]) -> int:
 def main(arguments: list[str]) -> int:
     match arguments:
         case ["--check", folder]:
-            return test_all(folder, compare)
+            return test_all(folder, {"*.fiche": compare, "streams/*.gz": check_index})
         case ["--refuse", folder]:
-            return test_all(folder, refuse)
+            return test_all(folder, {"*.fiche": refuse})
         case [name] if not name.startswith("-"):
             try:
                 with open(name, "rb") as file:

@@ -84,6 +84,19 @@ fn files_are_there_when_the_command_returns_and_until_they_are_unmounted() {
 }
 
 #[test]
+fn a_gzip_file_is_mounted_as_what_it_holds() {
+    let Some(place) = Mounted::new() else { return };
+    place.ok(&["gzip", "in/lines", "-o", "lines.gz"]);
+    let done = place.run(&["mount", "lines.gz", "at"]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert_eq!(place.names(), ["lines"]);
+    let all = fs::read(place.path("in/lines")).unwrap();
+    assert!(fs::read(place.path("at/lines")).unwrap() == all);
+    let tail = Command::new("tail").args(["-c", "100"]).arg(place.path("at/lines")).output();
+    assert_eq!(tail.unwrap().stdout, all[all.len() - 100..]);
+}
+
+#[test]
 fn in_the_foreground_a_signal_unmounts_it() {
     let Some(place) = Mounted::new() else { return };
     for name in ["-INT", "-TERM"] {

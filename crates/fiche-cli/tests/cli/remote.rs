@@ -75,6 +75,31 @@ fn what_reads_a_file_reads_a_url() {
 }
 
 #[test]
+fn gzip_files_by_their_urls() {
+    let place = Served::new();
+    let text: String = (0..200_000).map(|n| format!("line {n}\n")).collect();
+    fs::write(place.path("log"), &text).unwrap();
+    let put = |name: &str| place.server.put(name, fs::read(place.path(name)).unwrap(), TAG);
+    // With its index inside: the end, and what is read.
+    place.ok(&["gzip", "log", "-o", "inside.gz"]);
+    let inside = put("inside.gz");
+    let line = ["cat", &inside, "--record", "#150000"];
+    assert_eq!(place.ok(&line), b"line 150000\n");
+    let asked = place.server.asked();
+    assert!(asked.len() <= 3 && asked.iter().all(|(_, range)| range.is_some()), "{asked:?}");
+    // Beside it.
+    place.ok(&["gzip", "log", "-o", "beside.gz", "--index", "beside"]);
+    let beside = put("beside.gz");
+    let range = ["cat", &beside, "--range", "1M+7"];
+    let error = place.fails(2, &range);
+    assert!(error.contains("fiche index"), "{error}");
+    put("beside.gz.fidx");
+    assert_eq!(place.ok(&range), text.as_bytes()[1 << 20..][..7]);
+    assert!(place.ok(&["cat", &beside]) == text.as_bytes());
+    assert!(String::from_utf8(place.ok(&["verify", &beside])).unwrap().contains("all right"));
+}
+
+#[test]
 fn a_record_costs_few_requests_and_on_the_second_day_one() {
     let place = Served::new();
     let cat = ["cat", &place.url, "--record", "in/299"];

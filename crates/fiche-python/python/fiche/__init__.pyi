@@ -18,6 +18,7 @@ __all__ = [
     "Reader",
     "Record",
     "Records",
+    "Stream",
     "UnsupportedError",
     "Writer",
     "advise",
@@ -63,6 +64,14 @@ class _Info(TypedDict):
     dictionaries: list[_Dictionary]
     content_crc64: str
     writer: str
+
+class _StreamInfo(TypedDict):
+    kind: str
+    logical_bytes: int
+    stored_bytes: int
+    index_bytes: int
+    units: int
+    lines: int | None
 
 class _Damage(TypedDict):
     what: str
@@ -177,6 +186,31 @@ class Reader:
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 @final
+class Stream:
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, key: int, /) -> int: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> bytes: ...
+    def read_at(self, offset: int, size: int) -> bytes: ...
+    def readinto_at(self, offset: int, buffer: WriteableBuffer) -> int: ...
+    def read_many(self, reads: Sequence[tuple[int, int]]) -> list[bytes]: ...
+    def line(self, number: int) -> bytes: ...
+    def plan(self, reads: Sequence[tuple[int, int]]) -> list[tuple[int, int]]: ...
+    def file(self) -> File: ...
+    def info(self) -> _StreamInfo: ...
+    def close(self) -> None: ...
+    @property
+    def closed(self) -> bool: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _value: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None: ...
+
+@final
 class Record:
     def __len__(self) -> int: ...
     def __bool__(self) -> bool: ...
@@ -273,7 +307,8 @@ def open(
     cache: int = ...,
     dicts: Iterable[StrPath] = (),
     keep: StrPath | None = None,
-) -> Reader: ...
+    index: StrPath | ReadableBuffer | _SeekableFile | None = None,
+) -> Reader | Stream: ...
 def pack(
     input: StrPath | Sequence[StrPath] | Mapping[str, ReadableBuffer] | Mapping[bytes, ReadableBuffer],
     output: StrPath | SupportsWrite[bytes],

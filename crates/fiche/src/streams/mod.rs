@@ -11,7 +11,7 @@ mod verify;
 mod writer;
 
 pub use format::Format;
-pub use reader::Reader;
+pub use reader::{Reader, recognise};
 pub use scan::{IndexOptions, index};
 pub use verify::verify;
 #[cfg(feature = "zlib")]

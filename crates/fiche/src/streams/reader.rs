@@ -9,6 +9,8 @@ use super::decoder::Decoder;
 use super::format::Format;
 use super::index::Index;
 use super::scan::sampled;
+use crate::codec::deflate::MAGIC;
+use crate::envelope::ends_with_trailer;
 use crate::error::{Error, Result};
 use crate::io::{ReadAt, within};
 
@@ -30,6 +32,21 @@ struct Inner {
     index: Index,
     /// The one used last is the last.
     decoders: Mutex<Vec<Box<Decoder>>>,
+}
+
+/// What standard file this is, by its first bytes; `None` for any other. Of a file that is far away the end is looked at before
+/// that: it tells whether it is one of ours, and is fetched anyhow.
+///
+/// # Errors
+/// Those of reading.
+pub fn recognise(source: &dyn ReadAt) -> Result<Option<Format>> {
+    let mut first = MAGIC;
+    let is_ours = source.as_distant().is_some() && ends_with_trailer(source)?;
+    if is_ours || source.len() < first.len() as u64 {
+        return Ok(None);
+    }
+    source.read_at(0, &mut first)?;
+    Ok((first == MAGIC).then_some(Format::Gzip))
 }
 
 /// What is known of a unit as it is stored.
@@ -54,8 +71,9 @@ impl Reader {
     /// # Errors
     /// [`Error::Corrupt`] when the index is damaged, [`Error::Unsupported`] when a newer version wrote it, [`Error::Io`].
     pub fn open(source: Arc<dyn ReadAt>) -> Result<Option<Reader>> {
-        if let Some(index) = Index::open_inside(&source)? {
-            return Ok(Some(Reader::new(source, index)));
+        let inside = Reader::inside(source.clone())?;
+        if inside.is_some() {
+            return Ok(inside);
         }
         if source.as_distant().is_some() {
             return Ok(None);
@@ -66,17 +84,27 @@ impl Reader {
         }
     }
 
+    /// Opens a file that has an index inside; `None` where there is none. Reads some bytes at its end.
+    ///
+    /// # Errors
+    /// Those of [`open`](Reader::open).
+    pub fn inside(source: Arc<dyn ReadAt>) -> Result<Option<Reader>> {
+        let index = Index::open_inside(&source)?;
+        Ok(index.map(|index| Reader::new(source, index)))
+    }
+
     /// Opens a file by an index of its own, as [`index`](super::index()) makes it.
     ///
     /// # Errors
-    /// [`Error::Changed`] when the index is that of another file, or the file has changed since; those of
+    /// [`Error::Changed`] when the index is that of another file, or the file has changed since, as far as its length and some of its
+    /// bytes tell: of a file that is far away the length alone. All that is read of it is held against checksums. Those of
     /// [`open`](Reader::open).
     pub fn with_index(source: Arc<dyn ReadAt>, index: Arc<dyn ReadAt>) -> Result<Reader> {
         let index = Index::open(index)?;
         let footer = index.footer();
         let is_same = !footer.is_inside
             && footer.stored_len == source.len()
-            && footer.digest == sampled(&source)?;
+            && (source.as_distant().is_some() || footer.digest == sampled(&source)?);
         if !is_same {
             return Err(Error::Changed { what: "the compressed file" });
         }
