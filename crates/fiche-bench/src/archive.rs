@@ -15,7 +15,7 @@ use crate::engines::{self, show, size};
 use crate::measure::{Mode, Pass, pass, queries, verify};
 use crate::report::{self, Row};
 use crate::worker::{self, DOCUMENTS, Report};
-use crate::{faces, paper};
+use crate::{faces, paper, streams};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -56,6 +56,9 @@ pub struct Args {
     /// The same archive read from Rust, from Python and as a mounted folder, beside SquashFS
     #[arg(skip)]
     pub faces: bool,
+    /// Gzip files in place of archives
+    #[arg(skip)]
+    pub streams: bool,
     /// With --paper: sizes of the dictionary, in order
     #[arg(long, value_delimiter = ',', default_value = "1M,4M,16M")]
     dictionaries: Vec<String>,
@@ -90,6 +93,12 @@ pub fn run(args: &Args) -> Result<()> {
             faces::write(&args.output.join(format!("{name}.md")), &corpus, &rows)?;
             continue;
         }
+        if args.streams {
+            let name = format!("{}-streams", corpus.name);
+            report::csv(&args.output, &name, &corpus, &rows)?;
+            streams::write(&args.output.join(format!("{name}.md")), &corpus, &rows)?;
+            continue;
+        }
         if args.paper {
             let longer = paper::longer(&corpus, &work)?;
             paper::write(&args.output, &corpus, &rows, &args.dictionaries, &longer)?;
@@ -98,7 +107,7 @@ pub fn run(args: &Args) -> Result<()> {
         }
         report::write(&args.output, &corpus, &rows)?;
     }
-    if args.rounds == 0 || args.paper || args.faces {
+    if args.rounds == 0 || args.paper || args.faces || args.streams {
         Ok(())
     } else {
         report::summary(&args.output, args.rounds, args.lean)
@@ -112,8 +121,8 @@ fn names(args: &Args) -> Vec<String> {
         names.extend(paper::names(&args.dictionaries));
         return names;
     }
-    if args.faces {
-        names.extend(faces::names());
+    if args.faces || args.streams {
+        names.extend(if args.faces { faces::names() } else { streams::names() });
         return names;
     }
     for block in &args.blocks {
@@ -273,7 +282,7 @@ fn jobs_of(
         return Ok(jobs);
     }
     for mode in Mode::ALL {
-        if args.faces && mode != Mode::Random {
+        if (args.faces || args.streams) && mode != Mode::Random {
             continue;
         }
         // Going through all of it is fast for everyone but a process a read.

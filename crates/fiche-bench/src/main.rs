@@ -21,6 +21,7 @@ mod paper;
 mod plot;
 mod remote;
 mod report;
+mod streams;
 mod worker;
 
 use clap::{Parser, Subcommand};
@@ -38,6 +39,10 @@ enum Command {
     Archive(archive::Args),
     /// The same reads from Rust, from Python and in a mounted folder, beside SquashFS
     Faces(archive::Args),
+    /// Gzip files read anywhere, beside rapidgzip, indexed_gzip and htslib
+    Streams(archive::Args),
+    /// What partitions of a gzip file cost in size, beside gzip, pigz and bgzip
+    Partitions(streams::Args),
     /// Files by their names from Python, beside zipfile, ratarmount and zstandard
     Files(files::Args),
     /// Files of an archive on a web server, beside others that read a piece of one
@@ -61,6 +66,11 @@ fn main() -> std::process::ExitCode {
             args.faces = true;
             archive::run(&args)
         }
+        Command::Streams(mut args) => {
+            args.streams = true;
+            archive::run(&args)
+        }
+        Command::Partitions(args) => streams::sizes(&args),
         Command::Files(args) => files::run(&args),
         Command::Remote(args) => remote::run(&args),
         Command::Advise(args) => advise::run(&args),

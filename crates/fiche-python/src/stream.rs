@@ -23,9 +23,9 @@ const SUFFIX: &str = ".fidx";
 /// lock.
 ///
 /// >>> import fiche, gzip
-/// >>> stream = fiche.open(gzip.compress(b"one\\ntwo\\nthree\\n"))
+/// >>> stream = fiche.open(gzip.compress(b"one\ntwo\nthree\n"))
 /// >>> len(stream), stream[4:7], stream.line(2)
-/// (14, b'two', b'three\\n')
+/// (14, b'two', b'three\n')
 #[pyclass(frozen, module = "fiche", weakref)]
 pub struct Stream {
     reader: Mutex<Option<Reader>>,

@@ -1,4 +1,4 @@
-"""Reads fiche archives and indexes; written from docs/format.md alone, as a proof that it is complete.
+"""Reads fiche's archives and indexes; written from docs/format.md alone, to prove it complete.
 
 python second_reader.py FILE.fiche         prints what the file holds, a line a record
 python second_reader.py --check FOLDER     compares every NAME.fiche with its NAME.txt, and

@@ -3,6 +3,7 @@
 mod bare;
 pub mod faces;
 mod fiche_archive;
+mod gzip;
 mod mounted;
 mod plain;
 pub mod process;
@@ -73,8 +74,15 @@ pub fn by_name(name: &str) -> Result<Box<dyn Engine>> {
                 call: (*call).to_owned(),
             })
         }
+        ["fiche-gzip", level, partition] => {
+            Box::new(gzip::Gzip::Own { level: number(level)?, partition: size(partition)? })
+        }
+        ["fiche-index", spacing] => {
+            Box::new(gzip::Gzip::Indexed { spacing: size(spacing)? as u64 })
+        }
+        ["fiche-bgzf", rest @ ..] => Box::new(gzip::Gzip::Bgzf { indexed: rest == ["indexed"] }),
         ["bgzip"] => Box::new(process::Bgzip),
-        [module @ ("indexed_gzip" | "rapidgzip")] => {
+        [module @ ("indexed_gzip" | "rapidgzip" | "htslib")] => {
             Box::new(process::Python { module: (*module).to_owned() })
         }
         _ => return Err(format!("there is no engine {name:?}").into()),

@@ -56,7 +56,7 @@ impl Reads for BlockedReads<'_> {
     }
 }
 
-/// indexed_gzip or rapidgzip on a file that gzip wrote.
+/// indexed_gzip or rapidgzip on a file that gzip wrote, htslib on one of bgzip.
 pub struct Python {
     pub module: String,
 }
@@ -72,13 +72,17 @@ impl Engine for Python {
     fn build(&self, corpus: &Corpus, folder: &Path) -> Result<()> {
         let path = folder.join("corpus.gz");
         let out = File::create(&path)?;
-        let done = std::process::Command::new("gzip")
-            .args(["-9", "-c"])
+        let (program, args) = match self.module.as_str() {
+            "htslib" => ("bgzip", &["-c", "-l", "9"][..]),
+            _ => ("gzip", &["-9", "-c"][..]),
+        };
+        let done = std::process::Command::new(program)
+            .args(args)
             .arg(&corpus.whole)
             .stdout(out)
             .status()?;
         if !done.success() {
-            return Err("gzip failed".into());
+            return Err(format!("{program} failed").into());
         }
         let index = folder.join("index");
         let (path, index) = (path.to_string_lossy(), index.to_string_lossy());
