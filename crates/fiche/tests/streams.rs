@@ -403,3 +403,43 @@ fn golden_files_stay_readable() {
         assert_eq!(reader.line_feeds(), Some(feeds), "{name}");
     }
 }
+
+/// Whatever byte is hurt, of an index or of the file: what is read is right, or an error.
+#[test]
+fn nothing_damaged_passes_for_whole() {
+    let content = golden_content();
+    let own_file = partitioned(&content[..60_000], Options::default().partition(9_000));
+    let foreign = one_block(&content);
+    let index = indexed(&foreign, 1 << 16);
+    let check = |reader: fiche::Result<Reader>, content: &[u8], what: &str, at: usize| {
+        let Ok(reader) = reader else { return };
+        let mut read = vec![0; reader.len().min(content.len() as u64) as usize];
+        if reader.read_at(0, &mut read).is_ok() {
+            assert!(reader.len() == content.len() as u64 && read == content, "{what} {at}");
+        }
+        let at = content.len() / 2;
+        let mut read = [0; 500];
+        if reader.read_at(at as u64, &mut read).is_ok() {
+            assert!(read == content[at..at + 500], "{what} {at}");
+        }
+    };
+    for at in 0..index.len() {
+        let mut hurt = index.clone();
+        hurt[at] ^= 1 << (at % 8);
+        let reader = Reader::with_index(Arc::new(foreign.clone()), Arc::new(hurt));
+        check(reader, &content, "index", at);
+    }
+    for at in (0..foreign.len()).step_by(211) {
+        let mut hurt = foreign.clone();
+        hurt[at] ^= 1 << (at % 8);
+        let reader = Reader::with_index(Arc::new(hurt), Arc::new(index.clone()));
+        check(reader, &content, "file", at);
+    }
+    for at in (0..own_file.len()).rev().take(1000).chain((0..own_file.len()).step_by(97)) {
+        let mut hurt = own_file.clone();
+        hurt[at] ^= 1 << (at % 8);
+        if let Some(reader) = Reader::open(Arc::new(hurt)).transpose() {
+            check(reader, &content[..60_000], "own file", at);
+        }
+    }
+}

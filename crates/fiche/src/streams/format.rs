@@ -3,16 +3,22 @@
 //! # Index
 //!
 //! A file of kind 3: the header, then for each page of units the starts of these units and the page's section, then
-//! the footer's section and the trailer. It tells of one file that another program may have written, its *stream*,
-//! and lies beside it, or in pieces at its end.
+//! the footer's section (kind 8; offset and number 0) and the trailer, without gaps. It is written once and never appended to: its
+//! guard is 0. It tells of one file that another program may have written, its *stream*, which has 2^60 bytes at most,
+//! and lies beside it, by custom under its name with `.fidx` behind, or in pieces at its end.
 //!
 //! A *unit* is a piece of the stream's content and the bits of the stream that it is decoded from, with no other content at
-//! hand. Units follow one another without a gap, in the content and in the bits; each has a byte of content at least.
-//! What stands between two of them (a checksum, a header) counts for the first.
+//! hand. Units follow one another without a gap, in the content and in the bits; each has a byte of content at least, and all of
+//! them all the content. A unit begins before a block or between two symbols of one, never within a stored block, a symbol or a
+//! match. What stands between two of them (a checksum, a header) counts for the first; the first begins behind a
+//! header, and the last ends at the earliest where its content does.
+//!
+//! What an index says of a stream is not proved by it: who wrote the index could have made it tell of other content than the
+//! stream's own checksums do. Only to decode the whole stream, as `fiche verify` does, is proof.
 //!
 //! # Unit page
 //!
-//! A section of kind 11. Its offset is the content before it, its number the units before it.
+//! A section of kind 11, not compressed. Its offset is the content before it, its number the units before it.
 //!
 //! | size | field | meaning |
 //! |---|---|---|
@@ -22,30 +28,36 @@
 //! | | offsets | an Elias-Fano sequence: where each unit ends in the content, from the page's offset on |
 //! | | bits | the same for the stream, from the first bit on |
 //! | varint | position | with starts: where in the index the first of them is |
-//! | | starts | with starts: where each start ends, from there on, and how many units are up to its own: the sum |
+//! | | starts | with starts: of unit `i`, where its start ends, from there on, plus `i + 1` |
 //! | 4 each | stored checksums | if so: CRC-32C of every byte that a bit of the unit is in |
-//! | 4 each | content checksums | if so: CRC-32 of the unit's content |
-//! | | lines | if so: how many line feeds are in the page up to the end of each unit, and how many units: the sum |
+//! | 4 each | content checksums | if so: CRC-32, that of gzip, of the unit's content |
+//! | | lines | if so: of unit `i`, how many line feeds are in the page up to its end, plus `i + 1` |
+//!
+//! Without starts no unit of the page has one. No sum of a position or an offset and what is added to it reaches 2^63. An index at
+//! the end of its stream's file has checksums of stored bytes.
 //!
 //! # Start
 //!
-//! What decoding a unit of a gzip file takes beside its bits. Of no bytes where it begins with a block of the stream
-//! that copies from nothing before it.
+//! What decoding a unit of a gzip file takes beside its bits. Of no bytes where it begins before a block, and no match in it copies
+//! from before it.
 //!
 //! | size | field | meaning |
 //! |---|---|---|
-//! | varint | header bits | 0 where the unit begins with a block; else bits of the header of the block that it begins in |
+//! | varint | header bits | 0 where the unit begins before a block; else bits of the header of the block that it begins in: from the bit that says whether it is the last up to its first symbol, all of them and no more |
 //! | ceil(bits / 8) | header | these bits, the first the lowest; what is left of a byte is zero |
-//! | varint | window | bytes of content before the unit that it may copy from, up to 32,768 |
-//! | | packed window | those bytes as one Zstandard frame as under "Codecs". What nothing is copied from may be zero |
+//! | varint | window | bytes of content before the unit that it may copy from, up to 32,768, all of them in the same member |
+//! | | packed window | up to the checksum: as many bytes as the window has: these; else one Zstandard frame as under "Codecs". A byte that nothing is copied from may be zero |
 //! | 4 | checksum | CRC-32C of the start's position in the index as 8 bytes and then of all before this field |
+//!
+//! Where a stored block or the end of a member fills up a byte, it is a byte of the stream. A member that begins within a unit has
+//! no window.
 //!
 //! # Footer of an index
 //!
 //! | size | field | meaning |
 //! |---|---|---|
 //! | 1 | format | of the stream: 1 gzip |
-//! | 1 | flags | bit 0: the index is at the end of its stream's file; bit 1: all pages have lines |
+//! | 1 | flags | bit 0: the index is at the end of its stream's file; bit 1: every page has lines |
 //! | varint | stored length | of the stream |
 //! | 32 | digest | of the stream's sampled bytes; zeros in an index at the end of the file |
 //! | varint | length | of the content |
@@ -53,14 +65,17 @@
 //! | for each | page | varint content, varint units, varint line feeds in it (0 without lines), varint position and varint length of its section |
 //!
 //! The sampled bytes are the stream's length as 8 bytes; its bytes 0 to 4,095; from each byte 65,536, 131,072 and so on, twice as far
-//! each time, as many; then its last 4,096. Where there are fewer, all that there are. Their digest is BLAKE3.
+//! each time, as many; then its last 4,096, whether or not they were taken before. Where there are fewer, all that there are.
+//! Their digest is BLAKE3.
 //!
 //! # Index at the end of a gzip file
 //!
-//! The stream is one member, whose units begin with a block each and copy from nothing before. Behind it stand members without
-//! content: header of ten bytes (flags 4), the length of the extra field, and one subfield `F`, `I`; then `03 00` and eight zero
-//! bytes. The subfields of all but the last hold the bytes of the index in order, 65,510 in each but the last of these. The last
-//! member's subfield holds the index's length in 8 bytes and the CRC-32C of these 8 bytes.
+//! The stream is one member at the beginning of the file, whose units begin with a block each and copy from nothing before. Behind it, where its
+//! stored length ends, stand members without content: header of ten bytes (flags 4, and what is not known as zeros, the system as
+//! 255), the length of the extra field, and one subfield `F`, `I`; then `03 00` and eight zero
+//! bytes: 26 bytes beside what the subfield holds. The subfields of all but the last hold the bytes of the index in order, 65,510 in
+//! each but the last of these; positions in an index are positions in these bytes. The last member's subfield holds the index's
+//! length in 8 bytes and the CRC-32C of these 8 bytes, so that the member is the last 38 bytes of the file.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -267,6 +282,10 @@ impl Page {
         (self.offsets.last(), self.units as u64, self.lines_before(self.units).unwrap_or(0))
     }
 
+    pub fn is_checked(&self) -> bool {
+        self.stored.len() == self.units
+    }
+
     pub fn has_lines(&self) -> bool {
         self.lines.is_some()
     }
@@ -448,10 +467,15 @@ pub(super) fn pointer(len: u64) -> Vec<u8> {
 }
 
 /// A page's section, read and held against what the footer says of it.
-pub(super) fn load_page(source: &dyn crate::io::ReadAt, page: &PageRef) -> Result<Page> {
+pub(super) fn load_page(
+    source: &dyn crate::io::ReadAt,
+    page: &PageRef,
+    is_inside: bool,
+) -> Result<Page> {
     let section = Section::load(source, page.at, Kind::UnitPage)?;
     let parsed = Page::parse(&section)?;
     let is_same = (section.offset, section.number) == (page.offset, page.first)
-        && parsed.sums() == (page.len, page.units, page.lines);
+        && parsed.sums() == (page.len, page.units, page.lines)
+        && (parsed.is_checked() || !is_inside);
     if is_same { Ok(parsed) } else { Err(section.corrupt("unit page")) }
 }

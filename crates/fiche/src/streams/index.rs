@@ -189,7 +189,7 @@ impl Index {
         if let Some(page) = cell.get() {
             return Ok(page);
         }
-        let loaded = load_page(&self.source, page)?;
+        let loaded = load_page(&self.source, page, self.footer.is_inside)?;
         Ok(cell.get_or_init(|| loaded))
     }
 
