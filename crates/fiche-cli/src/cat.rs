@@ -17,15 +17,16 @@ use crate::sizes::{self, Part};
 use crate::stream;
 use crate::ui::{self, Failed, check_stop, say};
 
-/// Write any pieces of an archive, or of a gzip file, to standard output
+/// Write any pieces of an archive, or of a gzip, zstd or xz file, to standard output
 ///
 /// Without a range or a record it writes all the content. With records, ranges are
-/// ranges of each of them. The records of a gzip file are its lines.
+/// ranges of each of them. The records of a gzip, zstd or xz file are
+/// its lines.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  fiche cat logs.fiche --range 1M+16K --range 5G+100\n  \
 fiche cat src.fiche --record src/main.rs\n  fiche cat src.fiche --record '#17' --range ..100\n  fiche cat log.fiche --record '#100..#200'")]
 pub struct Args {
-    /// The archive, or gzip file
+    /// The archive, or gzip, zstd or xz file
     file: PathBuf,
     /// START+LENGTH, START..END or START..; may be given often
     #[arg(long, short, value_name = "RANGE", value_parser = sizes::parse_part)]
@@ -61,8 +62,8 @@ const BATCH: u64 = 8 << 20;
 pub fn run(args: Args) -> Result<(), Failed> {
     let at = |error| Failed::at(&args.file, error);
     let source = input::source(&args.file)?;
-    if stream::is_gzip(&source).map_err(at)? {
-        return cat_gzip(&args, &source);
+    if stream::is_stream(&source).map_err(at)? {
+        return cat_stream(&args, &source);
     }
     let options = input::options(&args.file, &args.dictionaries)?;
     let reader = match args.keep_going {
@@ -103,8 +104,8 @@ pub fn run(args: Args) -> Result<(), Failed> {
     }
 }
 
-/// The same of a gzip file, whose records are lines.
-fn cat_gzip(args: &Args, source: &Arc<dyn ReadAt>) -> Result<(), Failed> {
+/// The same of a gzip, zstd or xz file, whose records are lines.
+fn cat_stream(args: &Args, source: &Arc<dyn ReadAt>) -> Result<(), Failed> {
     let at = |error| Failed::at(&args.file, error);
     if args.keep_going {
         return Err(Failed::usage("--keep-going is for archives"));
@@ -114,7 +115,8 @@ fn cat_gzip(args: &Args, source: &Arc<dyn ReadAt>) -> Result<(), Failed> {
         Error::Io(error) => Error::Io(error).into(),
         error => at(error),
     };
-    if args.range.is_empty() && args.record.is_empty() && !args.plan {
+    let is_all = args.range.is_empty() && args.record.is_empty() && !args.plan;
+    if is_all && streams::recognise(source).map_err(at)? == Some(streams::Format::Gzip) {
         let mut output = Output::create(&args.output, args.force)?;
         let mut content = Gunzip::new(Cursor::new(source.clone()));
         let mut piece = vec![0; 128 << 10];
@@ -128,7 +130,7 @@ fn cat_gzip(args: &Args, source: &Arc<dyn ReadAt>) -> Result<(), Failed> {
         }
     }
     let reader = stream::open_anyhow(&args.file, source, &args.index)?;
-    let ranges = gzip_ranges(args, &reader).map_err(at)?;
+    let ranges = stream_ranges(args, &reader).map_err(at)?;
     if args.plan {
         let line = |r: &Range<u64>| format!("{}-{}  {}\n", r.start, r.end, r.end - r.start);
         let lines: String = reader.plan(&ranges).map_err(at)?.iter().map(line).collect();
@@ -150,7 +152,7 @@ fn cat_gzip(args: &Args, source: &Arc<dyn ReadAt>) -> Result<(), Failed> {
 }
 
 /// The ranges of the content that are asked for, all of them within it.
-fn gzip_ranges(args: &Args, reader: &streams::Reader) -> fiche::Result<Vec<Range<u64>>> {
+fn stream_ranges(args: &Args, reader: &streams::Reader) -> fiche::Result<Vec<Range<u64>>> {
     let mut wholes = Vec::new();
     for name in &args.record {
         let one = |text: &str| text.strip_prefix('#').and_then(|digits| digits.parse().ok());
@@ -158,7 +160,7 @@ fn gzip_ranges(args: &Args, reader: &streams::Reader) -> fiche::Result<Vec<Range
             (Some((from, to)), _) => (from, to),
             (None, Some(number)) => (number, Some(number + 1)),
             (None, None) => {
-                let what = "the records of a gzip file are its lines: #N, or #A..#B";
+                let what = "the records of such a file are its lines: #N, or #A..#B";
                 return Err(Error::Invalid { what: what.into() });
             }
         };

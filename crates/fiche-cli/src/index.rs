@@ -14,7 +14,7 @@ use crate::sizes::{self, show};
 use crate::stream::{self, Counted};
 use crate::ui::{self, Failed, Progress, say};
 
-/// Make an index of a gzip file, so that any piece of it is read without what is before
+/// Make an index of a gzip, zstd or xz file, so that any piece of it is read without what is before
 ///
 /// The file stays as it is, and its index is written beside it, under its name with .fidx behind: there `fiche cat`,
 /// `info`, `verify` and `mount` find it.
@@ -24,12 +24,12 @@ use crate::ui::{self, Failed, Progress, say};
 fiche cat access.log.gz --record '#1000000..#1000010'\n  curl -s URL | tee x.gz | fiche index - -o x.gz.fidx"
 )]
 pub struct Args {
-    /// The file, or - for standard input
+    /// The file, or - for a gzip file from standard input
     file: PathBuf,
     /// The index to write, instead of one beside the file
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Content from one place to the next at which reading can begin, 64K to 1G; half as many are decoded for each
+    /// Of gzip: content from one place to the next at which reading can begin, 64K to 1G; half as many are decoded for each
     /// read, and the index has 1 to 3 KiB for each
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse, default_value = "1M")]
     spacing: u64,
@@ -73,8 +73,10 @@ pub fn run(args: Args) -> Result<(), Failed> {
     }
     let source = input::source(&args.file)?;
     let at = |error| Failed::at(&args.file, error);
-    if !stream::is_gzip(&source).map_err(at)? {
-        return Err(at(fiche::Error::Invalid { what: "this is not a gzip file".into() }));
+    if !stream::is_stream(&source).map_err(at)? {
+        return Err(at(fiche::Error::Invalid {
+            what: "this is neither gzip nor zstd nor xz".into(),
+        }));
     }
     let output = Output::create(&path, args.force)?;
     stream::make(&source, &options, output, args.quiet).map_err(at)?.finish()?;

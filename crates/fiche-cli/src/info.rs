@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fiche::ReadAt;
 use fiche::rlz::Dictionary;
+use fiche::streams;
 use serde_json::json;
 
 use crate::dictionary;
@@ -13,10 +14,10 @@ use crate::sizes::show;
 use crate::stream;
 use crate::ui::{self, Failed};
 
-/// Say what an archive, a dictionary or a gzip file is made of
+/// Say what an archive, a dictionary, or a gzip, zstd or xz file is made of
 #[derive(clap::Args)]
 pub struct Args {
-    /// The archive, dictionary or gzip file
+    /// The archive, dictionary, or gzip, zstd or xz file
     file: PathBuf,
     #[command(flatten)]
     index: stream::Index,
@@ -27,8 +28,8 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<(), Failed> {
     let source = input::source(&args.file)?;
-    if stream::is_gzip(&source).map_err(|e| Failed::at(&args.file, e))? {
-        return gzip(&args, &source);
+    if stream::is_stream(&source).map_err(|e| Failed::at(&args.file, e))? {
+        return describe(&args, &source);
     }
     let options = input::options(&args.file, &dictionary::Given::default())?;
     let reader = match options.open(source.clone()) {
@@ -109,14 +110,15 @@ pub fn run(args: Args) -> Result<(), Failed> {
     ui::print(text.as_bytes())
 }
 
-/// The same of a gzip file: without an index only what needs no inflating.
-fn gzip(args: &Args, source: &Arc<dyn ReadAt>) -> Result<(), Failed> {
+/// The same of a gzip, zstd or xz file: without an index only what needs no inflating.
+fn describe(args: &Args, source: &Arc<dyn ReadAt>) -> Result<(), Failed> {
+    let at = |error| Failed::at(&args.file, error);
     let reader = stream::open(&args.file, source, &args.index)?;
+    let kind = streams::recognise(source).map_err(at)?.map_or("", streams::Format::name);
     let stored = source.len();
     if args.json {
         let report = json!({
-            "kind": "gzip",
-            "method": "deflate",
+            "kind": kind,
             "stored_bytes": stored,
             "logical_bytes": reader.as_ref().map(ReadAt::len),
             "units": reader.as_ref().map(|reader| reader.units()),
@@ -126,7 +128,7 @@ fn gzip(args: &Args, source: &Arc<dyn ReadAt>) -> Result<(), Failed> {
         return ui::print(format!("{report:#}\n").as_bytes());
     }
     let mut rows =
-        vec![("kind", "gzip".to_owned()), ("file", format!("{stored} bytes ({})", show(stored)))];
+        vec![("kind", kind.to_owned()), ("file", format!("{stored} bytes ({})", show(stored)))];
     match &reader {
         Some(reader) => {
             let (len, units) = (reader.len(), reader.units());

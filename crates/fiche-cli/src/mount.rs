@@ -14,17 +14,17 @@ use crate::input::{self, Threads};
 use crate::stream;
 use crate::ui::{self, Failed, say};
 
-/// Mount an archive or a gzip file as a folder, for reading
+/// Mount an archive, or a gzip, zstd or xz file, as a folder, for reading
 ///
 /// Files are where their names say. Lines, messages and other items are files by their numbers,
 /// a thousand to a folder, below `records`; a stream is the file `content`, and a gzip file one
-/// without .gz. It goes on in the background until
+/// without .gz (a zstd file without .zst, an xz file without .xz). It goes on in the background until
 /// `umount DIR` (or `fusermount -u DIR`) ends it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  fiche mount src.fiche /mnt/src\n  grep -r main /mnt/src\n  \
 umount /mnt/src\n\nWhat is damaged gives an I/O error to who reads it, and a line in the log.")]
 pub struct Args {
-    /// The archive, or gzip file
+    /// The archive, or gzip, zstd or xz file
     file: PathBuf,
     /// The folder to mount it at
     dir: PathBuf,
@@ -100,8 +100,8 @@ fn serve(args: &Args, in_background: bool) -> Result<(), Failed> {
     };
     let log = Mutex::new(log);
     let source = input::source(&args.file)?;
-    let is_gzip = stream::is_gzip(&source).map_err(at)?;
-    let mount = if is_gzip {
+    let is_stream = stream::is_stream(&source).map_err(at)?;
+    let mount = if is_stream {
         Mount::file(Arc::new(stream::open_anyhow(&args.file, &source, &args.index)?))
     } else {
         let options = input::options(&args.file, &args.dictionaries)?;
@@ -120,10 +120,10 @@ fn serve(args: &Args, in_background: bool) -> Result<(), Failed> {
             Some(file) => drop(writeln!(file, "{line}")),
             None => say!("{line}"),
         });
-    if args.plain || is_gzip {
+    if args.plain || is_stream {
         let stem = Path::new(name);
-        let suffix = if is_gzip { "gz" } else { "fiche" };
-        let is_ours = stem.extension().is_some_and(|extension| extension == suffix);
+        let suffixes: &[&str] = if is_stream { &["gz", "zst", "xz"] } else { &["fiche"] };
+        let is_ours = stem.extension().is_some_and(|found| suffixes.iter().any(|s| found == *s));
         let stem = if is_ours { stem.file_stem().unwrap_or_default() } else { name };
         mount = mount.plain(stem.as_encoded_bytes());
     }

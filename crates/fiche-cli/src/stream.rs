@@ -4,8 +4,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fiche::streams::{IndexOptions, Reader, index, recognise};
-use fiche::{Cursor, FileSource, ReadAt};
+use fiche::streams::{IndexOptions, Reader, index_file, recognise};
+use fiche::{FileSource, ReadAt};
 
 use crate::input;
 use crate::ui::{Failed, Progress, say};
@@ -28,12 +28,12 @@ pub fn beside(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// True for a file that is compressed by gzip.
-pub fn is_gzip(source: &dyn ReadAt) -> fiche::Result<bool> {
+/// True for a file that is compressed by gzip, zstd or xz.
+pub fn is_stream(source: &dyn ReadAt) -> fiche::Result<bool> {
     Ok(recognise(source)?.is_some())
 }
 
-/// Opens a gzip file by whatever index it has; without any, `None`.
+/// Opens such a file by whatever index it has; without any, `None`.
 pub fn open(
     path: &Path,
     source: &Arc<dyn ReadAt>,
@@ -98,8 +98,7 @@ pub fn make<W: std::io::Write>(
     quiet: bool,
 ) -> fiche::Result<W> {
     let progress = Progress::new("indexing", Some(source.len()), quiet);
-    let bytes = Counted { source: Cursor::new(source.clone()), progress };
-    index(bytes, options, &mut out, std::io::sink())?;
+    index_file(source, options, &mut out, &mut |bytes| progress.add(bytes))?;
     Ok(out)
 }
 

@@ -17,7 +17,7 @@ use crate::ui::{self, Failed, Progress, one_line, say};
 /// Read everything, check every checksum, and say what is damaged
 #[derive(clap::Args)]
 pub struct Args {
-    /// The archives, or gzip files
+    /// The archives, or gzip, zstd or xz files
     #[arg(required = true)]
     file: Vec<PathBuf>,
     #[command(flatten)]
@@ -56,8 +56,8 @@ pub fn run(args: Args) -> Result<(), Failed> {
 fn verify(args: &Args, file: &Path) -> Result<(), Failed> {
     let name = file.display();
     let source = input::source(file)?;
-    if stream::is_gzip(&source).map_err(|e| Failed::at(file, e))? {
-        return verify_gzip(args, file, &source);
+    if stream::is_stream(&source).map_err(|e| Failed::at(file, e))? {
+        return verify_stream(args, file, &source);
     }
     let options = input::options(file, &args.dictionaries)?;
     let reader = match options.open(source.clone()) {
@@ -139,8 +139,8 @@ fn verify(args: &Args, file: &Path) -> Result<(), Failed> {
     }
 }
 
-/// The same of a gzip file, and of its index if it has one.
-fn verify_gzip(args: &Args, file: &Path, source: &Arc<dyn ReadAt>) -> Result<(), Failed> {
+/// The same of a gzip, zstd or xz file, and of its index if it has one.
+fn verify_stream(args: &Args, file: &Path, source: &Arc<dyn ReadAt>) -> Result<(), Failed> {
     let name = file.display();
     let reader = stream::open(file, source, &args.index)?;
     let total = reader.as_ref().map(ReadAt::len);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fiche::archive::Split;
 use fiche::codec::deflate::Gunzip;
-use fiche::streams::{IndexOptions, Options, Reader, Writer, index};
+use fiche::streams::{IndexOptions, Options, Reader, Writer, index, index_file, verify};
 use fiche::testing::{Random, conformance};
 use fiche::{Error, ReadAt};
 use flate2::{Compression, GzBuilder};
@@ -105,7 +105,7 @@ fn lines_are_found_by_number() {
         let mut at = 0;
         let lines: Vec<&[u8]> = content.split_inclusive(|&byte| byte == b'\n').collect();
         for (i, line) in lines.iter().enumerate() {
-            let range = at..at + line.len() as u64;
+            let range = at..at + <[u8]>::len(line) as u64;
             if i % 37 == 0 || i + 3 > lines.len() {
                 assert_eq!(reader.line(i as u64).unwrap(), Some(range.clone()), "{i}");
             }
@@ -344,7 +344,9 @@ fn golden_content() -> Vec<u8> {
 }
 
 /// Name, file, and its index where that lies beside it.
-fn golden_files() -> Vec<(&'static str, Vec<u8>, Option<Vec<u8>>)> {
+type GoldenFile = (&'static str, Vec<u8>, Option<Vec<u8>>);
+
+fn golden_files() -> Vec<GoldenFile> {
     let content = golden_content();
     let members: Vec<u8> = content.chunks(70_000).flat_map(|piece| gzip(piece, 9)).collect();
     let other = |name, file: Vec<u8>| {
@@ -380,9 +382,9 @@ fn golden_files_stay_readable() {
             let path = folder.join(format!("{name}.gz"));
             if !path.exists() {
                 std::fs::write(&path, file).unwrap();
-                index.map(|index| {
-                    std::fs::write(folder.join(format!("{name}.gz.fidx")), index).unwrap()
-                });
+                if let Some(index) = index {
+                    std::fs::write(folder.join(format!("{name}.gz.fidx")), index).unwrap();
+                }
             }
         }
     }
@@ -440,6 +442,140 @@ fn nothing_damaged_passes_for_whole() {
         hurt[at] ^= 1 << (at % 8);
         if let Some(reader) = Reader::open(Arc::new(hurt)).transpose() {
             check(reader, &content[..60_000], "own file", at);
+        }
+    }
+}
+
+fn index_of(file: &[u8]) -> fiche::Result<Vec<u8>> {
+    let (source, mut out): (Arc<dyn ReadAt>, _) = (Arc::new(file.to_vec()), Vec::new());
+    index_file(&source, &IndexOptions::default(), &mut out, &mut |_| Ok(()))?;
+    Ok(out)
+}
+
+/// By itself, by an index, and whole.
+fn check_units(file: &[u8], content: &[u8], units: u64) {
+    let (source, reader): (Arc<dyn ReadAt>, _) = (Arc::new(file.to_vec()), own(file));
+    assert_eq!(reader.units(), units);
+    assert_eq!(reader.len(), content.len() as u64);
+    conformance(&reader, content, 16);
+    let indexed = open(file, index_of(file).unwrap());
+    conformance(&indexed, content, 17);
+    let feeds = content.iter().filter(|&&byte| byte == b'\n').count() as u64;
+    assert_eq!(indexed.line_feeds(), Some(feeds));
+    for reader in [&reader, &indexed] {
+        let len = verify(&source, Some(reader), &mut |_| Ok(())).unwrap();
+        assert_eq!(len, content.len() as u64);
+    }
+}
+
+/// Whatever bit is hurt: an error, or what is right. `at` are the bytes to hurt.
+fn check_damage(file: &[u8], content: &[u8], at: impl Iterator<Item = usize>) {
+    let index = index_of(file).unwrap();
+    for at in at {
+        let mut hurt = file.to_vec();
+        hurt[at] ^= 1 << (at % 8);
+        let readers = [
+            Reader::open(Arc::new(hurt.clone())),
+            Reader::with_index(Arc::new(hurt), Arc::new(index.clone())).map(Some),
+        ];
+        for reader in readers.into_iter().filter_map(|reader| reader.ok().flatten()) {
+            let mut read = vec![0; reader.len().min(content.len() as u64) as usize];
+            if reader.read_at(0, &mut read).is_ok() {
+                assert!(read == content[..read.len()], "{at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn zstd_files_are_read_by_frames() {
+    let mut random = Random(31);
+    let content = content(&mut random, 700_000);
+    // As the command writes a file, and as it writes a pipe: without its length.
+    let frame = |piece: &[u8], knows: bool| {
+        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 3).unwrap();
+        encoder.include_checksum(true).unwrap();
+        if knows {
+            encoder.set_pledged_src_size(Some(piece.len() as u64)).unwrap();
+        }
+        encoder.write_all(piece).unwrap();
+        encoder.finish().unwrap()
+    };
+    for knows in [true, false] {
+        check_units(&frame(&content, knows), &content, 1);
+        let frames: Vec<Vec<u8>> =
+            content.chunks(50_000).map(|piece| frame(piece, knows)).collect();
+        let skipped = [&[0x5A, 0x2A, 0x4D, 0x18, 5, 0, 0, 0][..], b"12345"].concat();
+        let empty = frame(b"", knows);
+        let file = [&skipped[..], &empty, &frames.concat(), &skipped, &empty, &skipped].concat();
+        check_units(&file, &content, 14);
+        check_damage(&file, &content, (0..file.len()).step_by(1009));
+        for cut in [1, 10, 5000, file.len() - 3] {
+            let short = file[..file.len() - cut].to_vec();
+            let result = Reader::open(Arc::new(short));
+            assert!(
+                !matches!(result, Ok(Some(reader)) if reader.len() == content.len() as u64 && cut > 40)
+            );
+        }
+        // With the table of the seekable format.
+        let mut table = Vec::new();
+        for (frame, piece) in frames.iter().zip(content.chunks(50_000)) {
+            table.extend((frame.len() as u32).to_le_bytes());
+            table.extend((piece.len() as u32).to_le_bytes());
+        }
+        table.extend((frames.len() as u32).to_le_bytes());
+        table.extend([0, 0xB1, 0xEA, 0x92, 0x8F]);
+        let head = [[0x5E, 0x2A, 0x4D, 0x18], (table.len() as u32).to_le_bytes()].concat();
+        let seekable = [&frames.concat()[..], &head, &table].concat();
+        check_units(&seekable, &content, 14);
+        check_damage(&seekable, &content, seekable.len() - 200..seekable.len());
+        // Joined, the table is that of the last.
+        let both = [&seekable[..], &seekable].concat();
+        check_units(&both, &[&content[..], &content].concat(), 28);
+    }
+}
+
+#[cfg(feature = "lzma")]
+#[test]
+fn xz_files_are_read_by_blocks() {
+    use liblzma::stream::{Action, Check, Status, Stream};
+    let mut random = Random(32);
+    let content = content(&mut random, 700_000);
+    let pack = |piece: &[u8], block: usize, check: Check| {
+        let mut stream = Stream::new_easy_encoder(1, check).unwrap();
+        let mut out = Vec::with_capacity(2 * piece.len() + 1000);
+        for block in piece.chunks(block) {
+            // A full flush ends a block.
+            let before = stream.total_in();
+            while stream.total_in() - before < block.len() as u64 {
+                let done = (stream.total_in() - before) as usize;
+                stream.process_vec(&block[done..], &mut out, Action::FullFlush).unwrap();
+            }
+        }
+        while stream.process_vec(&[], &mut out, Action::Finish).unwrap() != Status::StreamEnd {}
+        out
+    };
+    for check in [Check::Crc32, Check::Crc64, Check::Sha256, Check::None] {
+        let file = pack(&content, 50_000, check);
+        check_units(&file, &content, 14);
+        let has_check = !matches!(check, Check::None);
+        check_damage(&file, &content, (0..file.len()).step_by(1009).filter(|_| has_check));
+    }
+    check_units(&pack(&content, 1 << 30, Check::Crc64), &content, 1);
+    check_units(&pack(b"", 1 << 20, Check::Crc64), b"", 0);
+    // Streams one behind the other, with zeros between and behind them, and one of nothing.
+    let (one, two) = content.split_at(123_456);
+    let nothing = pack(b"", 1 << 20, Check::Crc32);
+    let parts = [pack(one, 40_000, Check::Crc32), vec![0; 8], nothing.clone()];
+    let more = [vec![0; 4], pack(two, 100_000, Check::Sha256), nothing, vec![0; 16]];
+    let file = [parts.concat(), more.concat()].concat();
+    check_units(&file, &content, 4 + 6);
+    check_damage(&file, &content, (0..file.len()).step_by(1013));
+    for cut in [1, 4, 17, 5000] {
+        let short = file[..file.len() - cut].to_vec();
+        match Reader::open(Arc::new(short)) {
+            Ok(reader) => assert_eq!((reader.map(|reader| reader.len()), cut), (Some(700_000), 4)),
+            Err(error) => assert!(matches!(error, Error::Corrupt { .. }), "{error}"),
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Decodes units of a gzip file, from their starts on and no further than is asked for.
 
-use super::format::Unit;
+use super::format::{Format, Unit};
 use super::index::Index;
+#[cfg(feature = "lzma")]
+use super::xz;
+use super::zstd;
 use crate::codec::deflate::{Inflate, Input, Member, Pause, WINDOW};
 use crate::codec::unpack_section;
 use crate::error::{Error, Place, Result};
@@ -12,16 +15,31 @@ use crate::wire::{Crc32c, Take, crc32};
 const ROOM: usize = 128 << 10;
 /// Stored bytes of a unit at most, whatever an index says.
 const MOST: u64 = 2 << 30;
+/// Of what is no gzip: stored bytes that are read at once, those that are held against a checksum before any is
+/// decoded, and content that is decoded to its end for the checksum that may be there.
+const PIECE: u64 = 1 << 20;
+const LOADED: u64 = 64 << 20;
+const WHOLE: u64 = 4 << 20;
 /// Checksum and length behind a member.
 const TRAILER: usize = 8;
 
-/// A decoder, and where it stands. Takes 180 KB and the stored bytes of a unit.
+/// What decodes a unit that is no gzip.
+enum Frames {
+    Zstd(zstd::Decoder),
+    #[cfg(feature = "lzma")]
+    Xz(xz::Decoder),
+}
+
+/// A decoder, and where it stands. Takes 180 KB and the stored bytes of a unit, at most a MiB of them of a file that is no
+/// gzip and has no checksums of them.
 pub(super) struct Decoder {
     unit: Option<Unit>,
-    /// The unit's bytes, and the bit of them that is next.
+    /// The unit's bytes, as far as they were read, where those go on, and the bit of them that is next.
     stored: Vec<u8>,
+    behind: u64,
     bit: usize,
     inflate: Inflate,
+    frames: Option<Frames>,
     /// Content up to `at`, which is what is before byte `end` of the stream's content. Matches copy from no further back than `floor`;
     /// from `first` on it is the content itself.
     out: Vec<u8>,
@@ -36,8 +54,10 @@ impl Default for Decoder {
         Decoder {
             unit: None,
             stored: Vec::new(),
+            behind: 0,
             bit: 0,
             inflate: Inflate::new(),
+            frames: None,
             out: vec![0; WINDOW + ROOM],
             at: 0,
             floor: 0,
@@ -55,9 +75,7 @@ fn corrupt(what: &'static str, pos: u64) -> Error {
 pub(super) fn load(source: &dyn ReadAt, unit: &Unit, stored: &mut Vec<u8>) -> Result<u32> {
     let bytes = unit.bytes();
     let damaged = || corrupt("unit of a gzip file", bytes.start);
-    // No byte of deflate makes more than 1,032 bytes of content.
-    let is_possible = unit.len / 1032 <= bytes.end - bytes.start;
-    if bytes.end > source.len() || !is_possible {
+    if bytes.end > source.len() {
         return Err(damaged());
     }
     let need = bytes.end - bytes.start;
@@ -96,7 +114,11 @@ impl Decoder {
     /// Stands at the beginning of a unit, whose stored bytes are read and held against their checksum.
     pub fn begin(&mut self, source: &dyn ReadAt, index: &Index, unit: Unit) -> Result<()> {
         self.unit = None;
+        if index.footer().format != Format::Gzip {
+            return self.begin_frames(source, index, unit);
+        }
         load(source, &unit, &mut self.stored)?;
+        self.frames = None;
         self.bit = (unit.bits.start % 8) as usize;
         self.inflate.reset();
         (self.at, self.floor, self.first) = (0, 0, 0);
@@ -107,7 +129,90 @@ impl Decoder {
         self.end = unit.offset;
         let is_checked = unit.stored.is_some();
         self.unit = Some(unit);
-        if is_checked { Ok(()) } else { self.check_member() }
+        if is_checked { Ok(()) } else { self.check_member(source) }
+    }
+
+    /// The same of a unit that is no gzip. Where there is no checksum of its stored bytes, and it is not very long, it is decoded to
+    /// its end, where it may have one of its content.
+    fn begin_frames(&mut self, source: &dyn ReadAt, index: &Index, unit: Unit) -> Result<()> {
+        let bytes = unit.bytes();
+        if bytes.end > source.len() || unit.bits.start % 8 != 0 || unit.bits.end % 8 != 0 {
+            return Err(corrupt("unit page", bytes.start));
+        }
+        let format = index.footer().format;
+        let is_checked = unit.stored.is_some() && bytes.end - bytes.start <= LOADED;
+        self.stored.clear();
+        self.behind = bytes.start;
+        if is_checked {
+            load(source, &unit, &mut self.stored)?;
+            self.behind = bytes.end;
+        }
+        let damaged = || corrupt(format.unit_name(), bytes.start);
+        self.frames = Some(match (format, self.frames.take()) {
+            (Format::Zstd, Some(Frames::Zstd(mut decoder))) => {
+                decoder.reset();
+                Frames::Zstd(decoder)
+            }
+            (Format::Zstd, _) => Frames::Zstd(zstd::Decoder::default()),
+            #[cfg(feature = "lzma")]
+            (Format::Xz, _) => {
+                let start = index.start(&unit)?;
+                let start_damaged = || corrupt("start of a unit", unit.start.start);
+                Frames::Xz(xz::Decoder::begin(&start).ok_or_else(start_damaged)?)
+            }
+            #[allow(unreachable_patterns)]
+            _ => return Err(format.not_compiled_in()),
+        });
+        (self.bit, self.at, self.floor, self.first) = (0, 0, 0, 0);
+        self.end = unit.offset;
+        if !is_checked && unit.len <= WHOLE {
+            let len = self.out.len().max(unit.len as usize);
+            self.out.resize(len, 0);
+            while self.end < unit.end() {
+                self.go_on(source, &unit, unit.end())?;
+            }
+            self.finish_frames(source, &unit).ok_or_else(damaged)??;
+        }
+        self.unit = Some(unit);
+        Ok(())
+    }
+
+    /// Reads what is stored of a unit further on, if all that was read is used up; false at its end.
+    fn more(&mut self, source: &dyn ReadAt, unit: &Unit) -> Result<bool> {
+        let end = unit.bytes().end;
+        if self.bit / 8 < self.stored.len() {
+            return Ok(true);
+        }
+        let len = (end - self.behind).min(PIECE);
+        self.stored.resize(len as usize, 0);
+        source.read_at(self.behind, &mut self.stored)?;
+        (self.behind, self.bit) = (self.behind + len, 0);
+        Ok(len > 0)
+    }
+
+    /// Goes to the end of the frame or block whose content is all there; `None` where that is wrong.
+    fn finish_frames(&mut self, source: &dyn ReadAt, unit: &Unit) -> Option<Result<()>> {
+        loop {
+            match self.more(source, unit) {
+                Err(error) => return Some(Err(error)),
+                // It was at its end with the last byte of its content.
+                Ok(false) => return Some(Ok(())),
+                Ok(true) => {}
+            }
+            let stored = &self.stored[self.bit / 8..];
+            match self.frames.as_mut()? {
+                Frames::Zstd(decoder) => {
+                    let step = decoder.step(stored, &mut [])?;
+                    self.bit += 8 * step.used;
+                    if step.is_end {
+                        return Some(Ok(()));
+                    }
+                    (step.used > 0).then_some(())?;
+                }
+                #[cfg(feature = "lzma")]
+                Frames::Xz(decoder) => return decoder.finish(stored).then_some(Ok(())),
+            }
+        }
     }
 
     /// Takes the header and the window of a start.
@@ -133,14 +238,14 @@ impl Decoder {
 
     /// Of a unit without a checksum of its own, which is a member: decodes it, and holds it against what the member
     /// says.
-    fn check_member(&mut self) -> Result<()> {
+    fn check_member(&mut self, source: &dyn ReadAt) -> Result<()> {
         let Some(unit) = self.unit.take() else { return Ok(()) };
         let damaged = || corrupt("unit of a gzip file", unit.bits.start / 8);
         if unit.len > ROOM as u64 || !unit.start.is_empty() {
             return Err(damaged());
         }
         while self.end < unit.end() {
-            self.go_on(&unit, unit.end())?;
+            self.go_on(source, &unit, unit.end())?;
         }
         let mut input = Input::new(&self.stored, self.bit);
         let end = self.inflate.finish(&mut input).map_err(|fault| fault.at(unit.bits.start / 8))?;
@@ -159,12 +264,12 @@ impl Decoder {
     }
 
     /// Fills `buf` with the content from `offset` on, which is in the unit, and which it can come to.
-    pub fn read(&mut self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    pub fn read(&mut self, source: &dyn ReadAt, offset: u64, buf: &mut [u8]) -> Result<()> {
         let Some(unit) = self.unit.take() else { return Err(Error::Poisoned) };
         let (mut offset, mut buf) = (offset, buf);
         while !buf.is_empty() {
             if self.end <= offset {
-                self.go_on(&unit, offset + buf.len() as u64)?;
+                self.go_on(source, &unit, offset + buf.len() as u64)?;
                 continue;
             }
             let from = self.at - (self.end - offset) as usize;
@@ -179,7 +284,7 @@ impl Decoder {
     }
 
     /// Decodes on, to byte `wanted` of the content at most, as far as there is room.
-    fn go_on(&mut self, unit: &Unit, wanted: u64) -> Result<()> {
+    fn go_on(&mut self, source: &dyn ReadAt, unit: &Unit, wanted: u64) -> Result<()> {
         if self.at == self.out.len() {
             self.out.copy_within(self.at - WINDOW.., 0);
             let gone = self.at - WINDOW;
@@ -190,6 +295,9 @@ impl Decoder {
         let here = unit.bits.start / 8;
         let left = usize::try_from(wanted - self.end).unwrap_or(usize::MAX);
         let end = self.out.len().min(self.at.saturating_add(left));
+        if self.frames.is_some() {
+            return self.go_on_frames(source, unit, end);
+        }
         let mut input = Input::new(&self.stored, self.bit);
         let mut at = self.at - self.floor;
         let pause = self.inflate.run(&mut input, &mut self.out[self.floor..end], &mut at);
@@ -208,5 +316,33 @@ impl Decoder {
             self.inflate.reset();
         }
         Ok(())
+    }
+
+    /// The same of a unit that is no gzip, to this place of the room at most.
+    fn go_on_frames(&mut self, source: &dyn ReadAt, unit: &Unit, end: usize) -> Result<()> {
+        loop {
+            let has_more = self.more(source, unit)?;
+            let damaged = || corrupt("unit", self.behind);
+            let stored = &self.stored[self.bit / 8..];
+            let out = &mut self.out[self.at..end];
+            let step = match self.frames.as_mut() {
+                Some(Frames::Zstd(decoder)) => {
+                    decoder.step(stored, out).map(|step| (step.used, step.made))
+                }
+                #[cfg(feature = "lzma")]
+                Some(Frames::Xz(decoder)) => decoder.step(stored, out),
+                None => None,
+            };
+            let (used, made) = step.ok_or_else(damaged)?;
+            self.bit += 8 * used;
+            self.at += made;
+            self.end += made as u64;
+            if made > 0 {
+                return Ok(());
+            }
+            if used == 0 && !has_more {
+                return Err(corrupt("unit", self.behind));
+            }
+        }
     }
 }

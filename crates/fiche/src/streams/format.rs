@@ -52,11 +52,20 @@
 //! Where a stored block or the end of a member fills up a byte, it is a byte of the stream. A member that begins within a unit has
 //! no window.
 //!
+//! A unit of a zstd file is a frame with content and the frames without any behind it, whole bytes; it has no start. A unit of an xz file is a
+//! block and what stands behind it up to the next, whole bytes. Its start:
+//!
+//! | size | field | meaning |
+//! |---|---|---|
+//! | 12 | header | that of the block's stream |
+//! | varint | length | of the block, padded |
+//! | 4 | checksum | as above |
+//!
 //! # Footer of an index
 //!
 //! | size | field | meaning |
 //! |---|---|---|
-//! | 1 | format | of the stream: 1 gzip |
+//! | 1 | format | of the stream: 1 gzip, 2 zstd, 3 xz |
 //! | 1 | flags | bit 0: the index is at the end of its stream's file; bit 1: every page has lines |
 //! | varint | stored length | of the stream |
 //! | 32 | digest | of the stream's sampled bytes; zeros in an index at the end of the file |
@@ -81,6 +90,7 @@
 
 use std::ops::Range;
 
+use crate::codec::deflate::MAGIC;
 use crate::elias_fano::EliasFano;
 use crate::envelope::{Kind, Section, SectionRef};
 use crate::error::{Error, Result};
@@ -106,11 +116,15 @@ const ALL_LINES: u8 = 2;
 pub enum Format {
     /// Members of deflate (RFC 1952), one or many: gzip, pigz, bgzip.
     Gzip = 1,
+    /// Frames of Zstandard (RFC 8878), with a table of them at the end or without.
+    Zstd = 2,
+    /// Streams of xz, of one block or many.
+    Xz = 3,
 }
 
 impl Format {
     fn from_number(number: u8) -> Option<Format> {
-        [Format::Gzip].into_iter().find(|format| *format as u8 == number)
+        [Format::Gzip, Format::Zstd, Format::Xz].into_iter().find(|format| *format as u8 == number)
     }
 
     /// The name that people know.
@@ -118,7 +132,38 @@ impl Format {
     pub fn name(self) -> &'static str {
         match self {
             Format::Gzip => "gzip",
+            Format::Zstd => "zstd",
+            Format::Xz => "xz",
         }
+    }
+
+    /// The file that begins so.
+    pub(super) fn of(first: &[u8]) -> Option<Format> {
+        const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+        const XZ: [u8; 6] = [0xFD, b'7', b'z', b'X', b'Z', 0];
+        // Of these frames sixteen are passed over.
+        let is_skipped = first.get(1..4) == Some(&[0x2A, 0x4D, 0x18])
+            && first.first().is_some_and(|byte| byte >> 4 == 5);
+        match first {
+            _ if first.starts_with(&MAGIC) => Some(Format::Gzip),
+            _ if first.starts_with(&ZSTD) || is_skipped => Some(Format::Zstd),
+            _ if first.starts_with(&XZ) => Some(Format::Xz),
+            _ => None,
+        }
+    }
+
+    /// A unit, as errors call it.
+    pub(super) fn unit_name(self) -> &'static str {
+        match self {
+            Format::Gzip => "unit of a gzip file",
+            Format::Zstd => "zstd frame",
+            Format::Xz => "xz block",
+        }
+    }
+
+    pub(super) fn not_compiled_in(self) -> Error {
+        let what = "a stream format that this build leaves out,";
+        Error::Unsupported { what, found: self as u64 }
     }
 }
 

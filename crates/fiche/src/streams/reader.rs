@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::bgzf;
 use super::decoder::Decoder;
-use super::format::Format;
+use super::format::{Format, Unit};
 use super::index::Index;
 use super::scan::sampled;
-use crate::codec::deflate::MAGIC;
+#[cfg(feature = "lzma")]
+use super::xz;
+use super::zstd;
 use crate::envelope::ends_with_trailer;
 use crate::error::{Error, Result};
 use crate::io::{ReadAt, within};
@@ -31,7 +33,7 @@ struct Inner {
     source: Arc<dyn ReadAt>,
     index: Index,
     /// The one used last is the last.
-    decoders: Mutex<Vec<Box<Decoder>>>,
+    decoders: Mutex<Vec<Decoder>>,
 }
 
 /// What standard file this is, by its first bytes; `None` for any other. Of a file that is far away the end is looked at before
@@ -40,13 +42,12 @@ struct Inner {
 /// # Errors
 /// Those of reading.
 pub fn recognise(source: &dyn ReadAt) -> Result<Option<Format>> {
-    let mut first = MAGIC;
-    let is_ours = source.as_distant().is_some() && ends_with_trailer(source)?;
-    if is_ours || source.len() < first.len() as u64 {
+    if source.as_distant().is_some() && ends_with_trailer(source)? {
         return Ok(None);
     }
+    let mut first = vec![0; source.len().min(6) as usize];
     source.read_at(0, &mut first)?;
-    Ok((first == MAGIC).then_some(Format::Gzip))
+    Ok(Format::of(&first))
 }
 
 /// What is known of a unit as it is stored.
@@ -66,7 +67,8 @@ impl fmt::Debug for Reader {
 
 impl Reader {
     /// Opens a file that can be read anywhere by itself: one with an index inside, as [`Writer`](super::Writer) leaves it there,
-    /// or of BGZF, of which each member's header is read, unless it is far away; `None` for any other.
+    /// of BGZF, of which each member's header is read, unless it is far away; of zstd's seekable format, or of any frames unless it is far away;
+    /// of xz. `None` for any other.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when the index is damaged, [`Error::Unsupported`] when a newer version wrote it, [`Error::Io`].
@@ -75,10 +77,16 @@ impl Reader {
         if inside.is_some() {
             return Ok(inside);
         }
-        if source.as_distant().is_some() {
-            return Ok(None);
-        }
-        match bgzf::index(&source)? {
+        let index = match recognise(&source)? {
+            Some(Format::Gzip) if source.as_distant().is_none() => bgzf::index(&source)?,
+            Some(Format::Zstd) => zstd::index(&source)?,
+            #[cfg(feature = "lzma")]
+            Some(Format::Xz) => xz::index(&source)?,
+            #[cfg(not(feature = "lzma"))]
+            Some(Format::Xz) => return Err(Format::Xz.not_compiled_in()),
+            _ => None,
+        };
+        match index {
             Some(index) => Ok(Some(Reader::new(source, Index::open(Arc::new(index))?))),
             None => Ok(None),
         }
@@ -229,6 +237,16 @@ impl Reader {
         Ok(merged)
     }
 
+    /// The unit of this number, which is below their count.
+    pub(super) fn unit(&self, number: u64) -> Result<Unit> {
+        self.inner.index.unit(number)
+    }
+
+    /// What decoding it begins with, if anything.
+    pub(super) fn start(&self, unit: &Unit) -> Result<Option<Vec<u8>>> {
+        (!unit.start.is_empty()).then(|| self.inner.index.start(unit)).transpose()
+    }
+
     /// A unit that is whole bytes and copies from nothing before it, as it is stored: verified.
     #[cfg(feature = "zlib")]
     pub(super) fn stored_unit(&self, number: u64, bytes: &mut Vec<u8>) -> Result<StoredUnit> {
@@ -241,7 +259,7 @@ impl Reader {
     }
 
     /// A decoder that stands before the byte at `offset`, near if one does.
-    fn decoder(&self, offset: u64) -> Result<Box<Decoder>> {
+    fn decoder(&self, offset: u64) -> Result<Decoder> {
         let found = {
             let mut all = self.inner.decoders.lock().unwrap_or_else(PoisonError::into_inner);
             let way = |decoder: &Decoder| decoder.way_to(offset).unwrap_or(u64::MAX);
@@ -250,7 +268,7 @@ impl Reader {
                 Some(i) if all[i].way_to(offset).is_some() => return Ok(all.remove(i)),
                 // The one that was not used for longest.
                 Some(_) if all.len() >= KEPT => all.remove(0),
-                _ => Box::default(),
+                _ => Decoder::default(),
             }
         };
         let mut decoder = found;
@@ -272,7 +290,7 @@ impl ReadAt for Reader {
             let mut decoder = self.decoder(offset)?;
             let now = decoder.left(offset).min(buf.len() as u64) as usize;
             let (here, rest) = buf.split_at_mut(now);
-            let result = decoder.read(offset, here);
+            let result = decoder.read(&self.inner.source, offset, here);
             {
                 let mut all = self.inner.decoders.lock().unwrap_or_else(PoisonError::into_inner);
                 if all.len() >= KEPT {

@@ -36,7 +36,11 @@ impl IndexOptions {
         IndexOptions { lines, ..self }
     }
 
-    fn check(&self) -> Result<()> {
+    pub(super) fn counts_lines(&self) -> bool {
+        self.lines
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
         match self.spacing {
             0x1_0000..=0x4000_0000 => Ok(()),
             _ => Err(Error::invalid("an index has a unit every 64 KiB to 1 GiB")),

@@ -3,7 +3,8 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use super::reader::Reader;
+use super::format::Format;
+use super::reader::{Reader, recognise};
 use crate::codec::deflate::Gunzip;
 use crate::error::{Error, Place, Result};
 use crate::io::{Cursor, ReadAt};
@@ -12,7 +13,7 @@ use crate::io::{Cursor, ReadAt};
 const STEP: usize = 256 << 10;
 
 /// Inflates all of a gzip file, each member held against its checksum and its length; with a reader, each piece of that
-/// against what the reader gives for it. `each` is told of every piece how long it was, and may end it all. Returns the length of the
+/// against what the reader gives for it. Of any other file decodes all that the reader has. `each` is told of every piece how long it was, and may end it all. Returns the length of the
 /// content.
 ///
 /// # Errors
@@ -22,6 +23,18 @@ pub fn verify(
     reader: Option<&Reader>,
     each: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<u64> {
+    if recognise(source)?.is_some_and(|format| format != Format::Gzip) {
+        let what = "this file is verified by a reader of it";
+        let reader = reader.ok_or_else(|| Error::invalid(what))?;
+        let (mut offset, mut piece) = (0, vec![0; STEP]);
+        while offset < reader.len() {
+            let len = STEP.min((reader.len() - offset) as usize);
+            reader.read_at(offset, &mut piece[..len])?;
+            offset += len as u64;
+            each(len as u64)?;
+        }
+        return Ok(offset);
+    }
     let mut gunzip = Gunzip::new(Cursor::new(source.clone()));
     let (mut front, mut back) = (vec![0; STEP], vec![0; STEP]);
     let mut offset = 0;
