@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, UNIX_EPOCH};
 
-use fiche::streams::{Options, Reader, Writer};
+use fiche::streams::{self, Options, Reader, Writer};
 use serde_json::json;
 
 use crate::input::{self, Records, Threads};
@@ -17,7 +17,7 @@ use crate::ui::{self, Failed, Progress, say};
 /// Compress into a gzip file that every program reads, and that can be read anywhere
 ///
 /// The file is made of partitions that are inflated by themselves, and an index at its end tells where these are: other programs
-/// pass over it.
+/// pass over it. With a name that ends with .zst, it is a zstd file of the seekable format.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  fiche gzip access.log -o access.log.gz\n  pg_dump db | fiche gzip - -o db.sql.gz --level 9\n  \
@@ -31,9 +31,12 @@ pub struct Args {
     /// The file to write, or - for standard output
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// Level, 1 to 12, from fast to small; 10 to 12 are much slower
-    #[arg(long, short, default_value_t = 6, value_name = "N")]
-    level: i32,
+    /// What to write: gzip, or zstd in its seekable format, which zstd reads; by default what the name of the file says
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// Level, from fast to small: of gzip 1 to 12, by default 6, and 10 to 12 are much slower; of zstd 1 to 22, by default 3
+    #[arg(long, short, value_name = "N")]
+    level: Option<i32>,
     /// Content of a partition, 1K to 16M: what a read decodes at most. Smaller ones take more space
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse, default_value = "32K")]
     partition: u64,
@@ -66,6 +69,15 @@ pub struct Args {
     quiet: bool,
 }
 
+/// What is written.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// Members of deflate
+    Gzip,
+    /// Frames of Zstandard
+    Zstd,
+}
+
 /// Where an index goes.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Place {
@@ -80,11 +92,21 @@ pub fn run(args: Args) -> Result<(), Failed> {
     if args.index == Place::Beside && args.output == Path::new("-") {
         return Err(Failed::usage("beside standard output there is no place for an index"));
     }
+    let format = args.format.unwrap_or(match args.output.extension() {
+        Some(suffix) if suffix == "zst" => Format::Zstd,
+        _ => Format::Gzip,
+    });
     let mut options = Options::default()
-        .level(args.level)
+        .format(match format {
+            Format::Gzip => streams::Format::Gzip,
+            Format::Zstd => streams::Format::Zstd,
+        })
         .partition(usize::try_from(args.partition).unwrap_or(usize::MAX))
         .lines(!args.no_lines)
         .threads(args.threads.count());
+    if let Some(level) = args.level {
+        options = options.level(level);
+    }
     if let Records::Split(split) = &args.align {
         options = options.align(split.clone());
     }

@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::input::Blocks;
 use crate::output::Output;
 use crate::sizes::show;
+use crate::source::Source;
 use crate::ui::{self, Failed, say};
 
 /// Pack files, folders or a stream into an archive
@@ -18,11 +19,14 @@ use crate::ui::{self, Failed, say};
 records logs/.... A symbolic link, pipe or device given here stands for what it leads to; below \
 a folder, links stay links.\n\nExamples:\n  fiche pack src -o src.fiche --exclude '*.o'\n  \
 pg_dump db | fiche pack - -o db.fiche --method zstd --level 19 --block 64K\n  fiche pack crawl.warc.gz -o \
-crawl.fiche --records warc --align records")]
+crawl.fiche --records warc --align records\n  fiche pack --from access.log.gz -o access.fiche --records lines")]
 pub struct Args {
     /// Files and folders, or - for standard input
-    #[arg(required = true)]
+    #[arg(required_unless_present = "from")]
     input: Vec<PathBuf>,
+    /// Pack what this gzip, zstd or xz file holds, as it is read; - for a gzip file from standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "input")]
+    from: Option<PathBuf>,
     /// The archive to write, or - for standard output
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
@@ -44,13 +48,21 @@ pub fn run(args: Args) -> Result<(), Failed> {
     let (blocks, quiet) = (&args.blocks, args.quiet);
     let mut options = blocks.options(Options::default());
     let coding = blocks.coding((Method::Coding(Coding::Hybrid), None))?;
-    let mut source = blocks.source(&args.input, &args.output)?;
+    let mut source = match &args.from {
+        Some(path) => Source::unpacked(path, &blocks.records)?,
+        None => blocks.source(&args.input, &args.output)?,
+    };
     let output = Output::create(&args.output, args.force)?;
     if output.is_terminal() {
         return Err(Failed::usage("compressed bytes are not for a terminal: name a file with -o"));
     }
+    // What is damaged is what a compressed file holds.
+    let about = |failed: Failed| match &args.from {
+        Some(path) => failed.if_damage_of(path),
+        None => failed,
+    };
     if let Some(coding) = coding {
-        options = source.learn(quiet, |content| {
+        let learned = source.learn(quiet, |content| {
             // A pipe given by its name cannot be looked at before it is packed.
             match content.is_empty() && blocks.asks_for_nothing() {
                 true => Ok(options),
@@ -59,10 +71,11 @@ pub fn run(args: Args) -> Result<(), Failed> {
                     blocks.dictionary.options(options, coding, content, threads, quiet)
                 }
             }
-        })?;
+        });
+        options = learned.map_err(about)?;
     }
     let mut writer = Writer::new(output, options)?;
-    let packed = source.write(&mut writer, quiet)?;
+    let packed = source.write(&mut writer, quiet).map_err(|error| about(error.into()))?;
     let len = writer.offset();
     writer.finish()?.finish()?;
     let stored = std::fs::metadata(&args.output).map_or(0, |meta| meta.len());

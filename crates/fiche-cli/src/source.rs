@@ -2,9 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fiche::archive::{Folder, Packed, Split, Writer};
+use fiche::codec::deflate::Gunzip;
+use fiche::streams::{Format, recognise};
 use fiche::{Cursor, FileSource, ReadAt};
 
 use crate::input::Records;
@@ -61,6 +63,15 @@ impl Source {
         }))
     }
 
+    /// What a gzip, zstd or xz file holds, as it comes; `-` is a gzip file from standard input.
+    pub fn unpacked(path: &Path, records: &Records) -> Result<Source, Failed> {
+        let split = match records {
+            Records::Split(split) => Some(split.clone()),
+            Records::Files => None,
+        };
+        Ok(Source::Stream(Stream { bytes: unpack(path)?, split, is_longer: true }))
+    }
+
     /// What names and metadata of files take.
     pub fn record_bytes(&self) -> fiche::Result<u64> {
         match self {
@@ -104,6 +115,30 @@ impl Source {
             Source::Folder(folder) => write_folder(folder, writer, quiet),
             Source::Stream(stream) => write_stream(stream, writer, quiet),
         }
+    }
+}
+
+/// The content of a compressed file, front to back.
+fn unpack(path: &Path) -> Result<Box<dyn Read>, Failed> {
+    if path == Path::new("-") {
+        let stdin = io::stdin().lock();
+        return match stdin.is_terminal() {
+            true => Err(Failed::usage("standard input is a terminal: give it a file or a pipe")),
+            false => Ok(Box::new(Gunzip::new(stdin))),
+        };
+    }
+    let at = |error| Failed::at(path, error);
+    let source = crate::input::source(path)?;
+    match recognise(&source).map_err(at)? {
+        Some(Format::Gzip) => Ok(Box::new(Gunzip::new(Cursor::new(source)))),
+        Some(_) => {
+            let reader = crate::stream::open_anyhow(path, &source, &Default::default())?;
+            Ok(Box::new(Cursor::new(reader)))
+        }
+        None => Err(Failed::at(
+            path,
+            fiche::Error::Invalid { what: "this is neither gzip nor zstd nor xz".into() },
+        )),
     }
 }
 

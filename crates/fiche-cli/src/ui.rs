@@ -55,6 +55,14 @@ impl Failed {
         matches!(self.error, Error::Corrupt { .. })
     }
 
+    /// The same about this file, if it is damage and nobody knows of what.
+    pub fn if_damage_of(mut self, file: &Path) -> Failed {
+        if self.is_damage() && self.file.is_none() {
+            self.file = Some(file.to_owned());
+        }
+        self
+    }
+
     /// True when there is no such file.
     pub fn is_not_found(&self) -> bool {
         matches!(&self.error, Error::Io(error) if error.kind() == io::ErrorKind::NotFound)

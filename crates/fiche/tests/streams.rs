@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fiche::archive::Split;
 use fiche::codec::deflate::Gunzip;
-use fiche::streams::{IndexOptions, Options, Reader, Writer, index, index_file, verify};
+use fiche::streams::{Format, IndexOptions, Options, Reader, Writer, index, index_file, verify};
 use fiche::testing::{Random, conformance};
 use fiche::{Error, ReadAt};
 use flate2::{Compression, GzBuilder};
@@ -533,6 +533,27 @@ fn zstd_files_are_read_by_frames() {
         let both = [&seekable[..], &seekable].concat();
         check_units(&both, &[&content[..], &content].concat(), 28);
     }
+}
+
+#[test]
+fn our_zstd_files_are_of_the_seekable_format() {
+    let mut random = Random(33);
+    for len in [0, 1, 500_000] {
+        let content = content(&mut random, len);
+        let options = Options::default().format(Format::Zstd).partition(16 << 10);
+        let file = partitioned(&content, options.clone().threads(1));
+        assert!(file == partitioned(&content, options.clone().threads(3)));
+        assert!(zstd::decode_all(file.as_slice()).unwrap() == content);
+        assert!(file.ends_with(&[0xB1, 0xEA, 0x92, 0x8F]));
+        check_units(&file, &content, len.div_ceil(16 << 10) as u64);
+        let mut index = Vec::new();
+        let mut writer = Writer::new(Vec::new(), options).unwrap();
+        writer.write_all(&content).unwrap();
+        let file = writer.finish_beside(&mut index).unwrap();
+        conformance(&open(&file, index), &content, 18);
+    }
+    let too_high = Writer::new(Vec::new(), Options::default().format(Format::Zstd).level(23));
+    assert!(matches!(too_high, Err(Error::Invalid { .. })));
 }
 
 #[cfg(feature = "lzma")]

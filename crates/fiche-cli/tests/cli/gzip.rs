@@ -198,7 +198,7 @@ fn what_cannot_be_compressed_is_said() {
         (&["gzip", "file", "-o", "x.gz", "--level", "13"], "level"),
         (&["gzip", "file", "-o", "x.gz", "--partition", "1"], "partitions"),
         (&["gzip", "file", "-o", "-", "--index", "beside"], "beside"),
-        (&["index", "file"], "not a gzip file"),
+        (&["index", "file"], "neither gzip"),
         (&["index", "-"], "-o"),
         (&["unpack", "x.gz"], "No such file"),
     ] {
@@ -213,4 +213,68 @@ fn what_cannot_be_compressed_is_said() {
     assert!(place.fails(2, &["unpack", "x.gz"]).contains("gzip file"));
     let output = place.pipe(&["gzip", "-", "-o", "-"], b"by a pipe");
     assert_eq!(by("gzip", &["-dc"], &output.stdout).unwrap_or(b"by a pipe".to_vec()), b"by a pipe");
+}
+
+#[test]
+fn zstd_and_xz_files_are_read_anywhere() {
+    let place = Place::new();
+    let text = log(30_000);
+    fs::write(place.path("log"), &text).unwrap();
+    place.ok(&["gzip", "log", "-o", "own.zst", "--partition", "64K"]);
+    let own = fs::read(place.path("own.zst")).unwrap();
+    if let Some(content) = by("zstd", &["-dc"], &own) {
+        assert!(content == text);
+    }
+    let mut files = vec!["own.zst"];
+    for (program, args, name) in [
+        ("zstd", &["-c", "-3"][..], "pipe.zst"),
+        ("xz", &["-c", "-1", "--block-size=65536", "--threads=2"], "blocks.xz"),
+        ("xz", &["-c", "-1"], "one.xz"),
+    ] {
+        if let Some(file) = by(program, args, &text) {
+            fs::write(place.path(name), file).unwrap();
+            files.push(name);
+        }
+    }
+    let lines: Vec<&[u8]> = text.split_inclusive(|&byte| byte == b'\n').collect();
+    for name in files {
+        assert!(place.ok(&["cat", name]) == text, "{name}");
+        assert_eq!(place.ok(&["cat", name, "--range", "1M+50"]), text[1 << 20..][..50]);
+        assert!(place.fails(2, &["cat", name, "-R", "#5"]).contains("fiche index"), "{name}");
+        place.ok(&["verify", name]);
+        place.ok(&["index", name]);
+        assert_eq!(place.ok(&["cat", name, "-R", "#29000"]), lines[29_000]);
+        place.ok(&["verify", name]);
+        let info = String::from_utf8(place.ok(&["info", name])).unwrap();
+        assert!(info.contains("line feeds  30000"), "{info}");
+        let mut file = fs::read(place.path(name)).unwrap();
+        let half = file.len() / 2;
+        file[half] ^= 1;
+        fs::write(place.path(name), file).unwrap();
+        place.fails(3, &["verify", name]);
+    }
+}
+
+#[test]
+fn what_a_compressed_file_holds_is_packed() {
+    let place = Place::new();
+    let text = log(10_000);
+    fs::write(place.path("log"), &text).unwrap();
+    place.ok(&["gzip", "log", "-o", "log.gz"]);
+    place.ok(&["gzip", "log", "-o", "log.zst"]);
+    for name in ["log.gz", "log.zst"] {
+        place.ok(&["pack", "--from", name, "-o", "a.fiche", "--force", "--records", "lines"]);
+        assert!(place.ok(&["cat", "a.fiche"]) == text);
+        let lines: Vec<&[u8]> = text.split_inclusive(|&byte| byte == b'\n').collect();
+        assert_eq!(place.ok(&["cat", "a.fiche", "--record", "#9000"]), lines[9_000]);
+    }
+    let file = fs::read(place.path("log.gz")).unwrap();
+    assert!(place.pipe(&["pack", "--from", "-", "-o", "b.fiche"], &file).status.success());
+    assert!(place.ok(&["cat", "b.fiche"]) == text);
+    fs::write(place.path("cut.gz"), &file[..file.len() / 2]).unwrap();
+    let error = place.fails(3, &["pack", "--from", "cut.gz", "-o", "c.fiche"]);
+    assert!(error.contains("cut.gz") && error.contains("ends too soon"), "{error}");
+    assert!(!place.path("c.fiche").exists());
+    assert!(place.fails(2, &["pack", "--from", "log", "-o", "c.fiche"]).contains("neither"));
+    place.fails(2, &["pack", "--from", "log.gz", "log", "-o", "c.fiche"]);
 }

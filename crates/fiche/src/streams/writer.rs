@@ -1,4 +1,4 @@
-//! Writes gzip files that can be read anywhere: partitions that are inflated by themselves, and an index that
+//! Writes gzip and zstd files that can be read anywhere: partitions that are inflated by themselves, and an index that
 //! other programs pass over (sections 3 and 5 of Constantinescu, Glider, Chambliss and Simha, *Random Read Speedup in
 //! Compression Enabled Storage Systems*).
 
@@ -9,6 +9,7 @@ use super::format::Format;
 use super::index::{About, IndexWriter, NewUnit, members};
 use super::reader::Reader;
 use super::scan::Sampler;
+use super::zstd;
 use crate::codec::deflate::{LAST_BLOCK, MAGIC, Partitioner};
 use crate::error::{Error, Result};
 use crate::io::into_io;
@@ -16,10 +17,11 @@ use crate::parallel::{Pipeline, default_threads};
 use crate::records::{Found, Split, Splitter};
 use crate::wire::{Crc32c, Digest, Put, crc32, crc32_join};
 
-/// How a gzip file is written.
+/// How a file is written.
 #[derive(Clone, Debug)]
 pub struct Options {
-    level: i32,
+    format: Format,
+    level: Option<i32>,
     partition: usize,
     split: Option<Split>,
     lines: bool,
@@ -31,7 +33,8 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            level: 6,
+            format: Format::Gzip,
+            level: None,
             partition: 32 << 10,
             split: None,
             lines: true,
@@ -43,10 +46,16 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Level, 1 to 12; 6 unless another is asked for.
+    /// What is written: gzip, or zstd in the seekable format, whose partitions are frames; gzip unless this says otherwise.
+    #[must_use]
+    pub fn format(self, format: Format) -> Options {
+        Options { format, ..self }
+    }
+
+    /// Level: of gzip 1 to 12, 6 unless another is asked for; of zstd 1 to 22 and 3.
     #[must_use]
     pub fn level(self, level: i32) -> Options {
-        Options { level, ..self }
+        Options { level: Some(level), ..self }
     }
 
     /// Bytes of content in a partition, 1 KiB to 16 MiB; 32 KiB unless this says otherwise. A read decodes no more of it than
@@ -93,18 +102,36 @@ impl Options {
         if self.name.as_ref().is_some_and(|name| name.contains(&0)) {
             return Err(Error::invalid("a name has no zero byte"));
         }
-        Partitioner::new(self.level).map(drop)
+        self.packer().map(drop)
+    }
+
+    /// The level that is meant.
+    fn level_of(&self) -> i32 {
+        self.level.unwrap_or(if self.format == Format::Zstd { 3 } else { 6 })
+    }
+
+    /// What a thread compresses with.
+    fn packer(&self) -> Result<Packer> {
+        let level = self.level_of();
+        match self.format {
+            Format::Gzip => Partitioner::new(level).map(Box::new).map(Packer::Gzip),
+            Format::Zstd => zstd::Encoder::new(level).map(Packer::Zstd),
+            Format::Xz => Err(Error::invalid("xz files are read, not written")),
+        }
     }
 
     fn header(&self) -> Vec<u8> {
         const NAME: u8 = 8;
         let mut out = Vec::new();
+        if self.format != Format::Gzip {
+            return out;
+        }
         out.put(&MAGIC);
         out.put_u8(8);
         out.put_u8(if self.name.is_some() { NAME } else { 0 });
         out.put_u32(self.mtime);
         // How hard was tried, as gzip puts it; no system.
-        let strength = match self.level {
+        let strength = match self.level_of() {
             1 => 4,
             9.. => 2,
             _ => 0,
@@ -124,7 +151,7 @@ struct Pieces {
     ends: Vec<usize>,
 }
 
-/// A partition as deflated.
+/// A partition as it is stored.
 struct Partition {
     len: u64,
     stored_len: u64,
@@ -133,12 +160,12 @@ struct Partition {
     lines: Option<u64>,
 }
 
-type Deflated = Result<(Vec<u8>, Vec<Partition>)>;
+type Packed = Result<(Vec<u8>, Vec<Partition>)>;
 
 /// Content that a thread deflates at once.
 const TASK: usize = 256 << 10;
 
-/// Writes a gzip file of partitions, front to back, on several threads.
+/// Writes a gzip file of partitions, or a zstd file of frames, front to back, on several threads.
 ///
 /// ```
 /// use std::io::Write;
@@ -172,11 +199,13 @@ pub struct Writer<W: Write> {
     offset: u64,
     /// Partitions that are not under way yet.
     task: Pieces,
-    pipeline: Pipeline<Pieces, Deflated>,
+    pipeline: Pipeline<Pieces, Packed>,
     /// Of what was deflated: its checksum and length.
     crc: u32,
     len: u64,
     index: IndexWriter<Vec<u8>>,
+    /// Of zstd: stored and decoded lengths of the frames.
+    frames: Vec<(u64, u64)>,
     failed: bool,
 }
 
@@ -190,11 +219,11 @@ impl<W: Write> Writer<W> {
         let mut out = Sampled { out, sampler: Sampler::default(), pos: 0 };
         out.put(&options.header())?;
         let index = IndexWriter::new(Vec::new(), 8 * out.pos)?;
-        let (level, lines) = (options.level, options.lines);
+        let (like, lines) = (options.clone(), options.lines);
         let pipeline = Pipeline::new(options.threads.max(1), move || {
-            let mut partitioner = Partitioner::new(level);
-            move |pieces: Pieces| match &mut partitioner {
-                Ok(partitioner) => deflate(partitioner, &pieces, lines),
+            let mut packer = like.packer();
+            move |pieces: Pieces| match &mut packer {
+                Ok(packer) => pack(packer, &pieces, lines),
                 Err(error) => Err(error.again()),
             }
         });
@@ -212,6 +241,7 @@ impl<W: Write> Writer<W> {
             crc: 0,
             len: 0,
             index,
+            frames: Vec::new(),
             failed: false,
         })
     }
@@ -289,7 +319,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    fn put(&mut self, done: Deflated) -> Result<()> {
+    fn put(&mut self, done: Packed) -> Result<()> {
         let result = done.and_then(|(bytes, partitions)| {
             let mut end = self.out.pos;
             self.out.put(&bytes)?;
@@ -297,6 +327,9 @@ impl<W: Write> Writer<W> {
                 end += partition.stored_len;
                 self.crc = crc32_join(self.crc, partition.content, partition.len);
                 self.len += partition.len;
+                if self.options.format == Format::Zstd {
+                    self.frames.push((partition.stored_len, partition.len));
+                }
                 let unit = NewUnit {
                     len: partition.len,
                     end_bit: 8 * end,
@@ -326,6 +359,9 @@ impl<W: Write> Writer<W> {
                 partitions.end,
                 from.units()
             )));
+        }
+        if self.options.format != from.format() || from.format() != Format::Gzip {
+            return Err(Error::invalid("partitions of gzip files are spliced into one"));
         }
         self.flush_all()?;
         let mut bytes = Vec::new();
@@ -367,18 +403,26 @@ impl<W: Write> Writer<W> {
     /// Ends the stream; the index is yet to be written.
     fn end(&mut self) -> Result<()> {
         self.flush_all()?;
+        if self.options.format == Format::Zstd {
+            let table = zstd::table_of(&self.frames)?;
+            return self.out.put(&table);
+        }
         let mut last = LAST_BLOCK.to_vec();
         last.put_u32(self.crc);
         last.put_u32(self.len as u32);
         self.out.put(&last)
     }
 
-    /// Ends the file with an index inside.
+    /// Ends the file with an index inside: of zstd, the table of the seekable format.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Poisoned`] when an earlier write failed.
     pub fn finish(mut self) -> Result<W> {
         self.end()?;
+        if self.options.format == Format::Zstd {
+            self.out.out.flush()?;
+            return Ok(self.out.out);
+        }
         let (stored_len, digest) = (self.out.pos, Digest([0; 32]));
         let about = About { format: Format::Gzip, is_inside: true, stored_len, digest };
         let (index, _) = self.index.finish(&about)?;
@@ -395,7 +439,7 @@ impl<W: Write> Writer<W> {
         self.end()?;
         self.out.out.flush()?;
         let (stored_len, digest) = self.out.sampler.finish();
-        let about = About { format: Format::Gzip, is_inside: false, stored_len, digest };
+        let about = About { format: self.options.format, is_inside: false, stored_len, digest };
         let (bytes, _) = self.index.finish(&about)?;
         index.write_all(&bytes)?;
         index.flush()?;
@@ -416,13 +460,22 @@ impl<W: Write> Write for Writer<W> {
     }
 }
 
-fn deflate(partitioner: &mut Partitioner, pieces: &Pieces, lines: bool) -> Deflated {
+/// What a thread compresses with.
+enum Packer {
+    Gzip(Box<Partitioner>),
+    Zstd(zstd::Encoder),
+}
+
+fn pack(packer: &mut Packer, pieces: &Pieces, lines: bool) -> Packed {
     let mut out = Vec::with_capacity(pieces.content.len() / 2);
     let mut partitions = Vec::with_capacity(pieces.ends.len());
     let mut start = 0;
     for &end in &pieces.ends {
         let (content, from) = (&pieces.content[start..end], out.len());
-        partitioner.put(content, &mut out)?;
+        match packer {
+            Packer::Gzip(partitioner) => partitioner.put(content, &mut out)?,
+            Packer::Zstd(encoder) => encoder.put(content, &mut out)?,
+        }
         let mut stored = Crc32c::default();
         stored.update(&out[from..]);
         partitions.push(Partition {

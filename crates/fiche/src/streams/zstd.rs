@@ -1,13 +1,16 @@
 //! Zstandard files (RFC 8878): frames, each of which is decoded by itself, and the table of them that the seekable
 //! format has at its end.
 
-use ::zstd::zstd_safe::{DCtx, InBuffer, OutBuffer, ResetDirective, get_frame_content_size};
+use ::zstd::bulk::Compressor;
+use ::zstd::zstd_safe::{
+    CParameter, DCtx, InBuffer, OutBuffer, ResetDirective, compress_bound, get_frame_content_size,
+};
 
 use super::format::Format;
 use super::index::{About, IndexWriter, NewUnit};
 use crate::error::{Error, Place, Result};
 use crate::io::ReadAt;
-use crate::wire::{Digest, Take};
+use crate::wire::{Digest, Put, Take};
 
 /// What a frame begins with.
 pub(super) const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
@@ -202,6 +205,49 @@ fn count(file: &dyn ReadAt, pos: u64, len: u64) -> Result<u64> {
             return Err(corrupt(pos + at));
         }
     }
+}
+
+/// Makes frames that say how long they are and have a checksum.
+pub(super) struct Encoder {
+    compressor: Compressor<'static>,
+    room: Vec<u8>,
+}
+
+impl Encoder {
+    /// One of this level.
+    pub fn new(level: i32) -> Result<Encoder> {
+        Error::check_level("zstd", 1..=22, level)?;
+        let mut compressor = Compressor::new(level)?;
+        compressor.set_parameter(CParameter::ChecksumFlag(true))?;
+        compressor.set_parameter(CParameter::ContentSizeFlag(true))?;
+        Ok(Encoder { compressor, room: Vec::new() })
+    }
+
+    /// Appends a frame.
+    pub fn put(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        self.room.resize(self.room.len().max(compress_bound(piece.len())), 0);
+        let len = self.compressor.compress_to_buffer(piece, &mut self.room)?;
+        out.extend_from_slice(&self.room[..len]);
+        Ok(())
+    }
+}
+
+/// The frame behind all others that tells of them: stored and decoded lengths.
+pub(super) fn table_of(frames: &[(u64, u64)]) -> Result<Vec<u8>> {
+    let limit = |need| Error::Limit { what: "a seekable zstd file", need, allowed: 1 << 27 };
+    let size = frames.len() as u64 * 8 + FOOTER;
+    let mut out = Vec::with_capacity((size + HEADER) as usize);
+    out.put_u32(TABLE);
+    out.put_u32(u32::try_from(size).map_err(|_| limit(frames.len() as u64))?);
+    for &(stored, content) in frames {
+        for len in [stored, content] {
+            out.put_u32(u32::try_from(len).map_err(|_| limit(len))?);
+        }
+    }
+    out.put_u32(frames.len() as u32);
+    out.put_u8(0);
+    out.put_u32(END);
+    Ok(out)
 }
 
 /// Decodes frames one after the other.
