@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV = target/venv
 
-.PHONY: demo test install lint unit features second-reader python wheel fuzz soak bench bench-deflate bench-rlz bench-archive bench-advise bench-remote bench-files bench-counts bless clean
+.PHONY: demo test install lint unit features second-reader python wheel fuzz soak bench bench-deflate bench-rlz bench-archive bench-advise bench-remote bench-files bench-streams bench-counts bless clean
 
 demo:
 	cargo build --release -p fiche-cli
@@ -103,6 +103,13 @@ bench-files:
 	cargo build --release --quiet -p fiche-cli
 	FICHE_PYTHON=$(VENV)/bin/python cargo run --release --quiet -p fiche-bench -- files $(ARGS) $(DATA) \
 	    -o crates/fiche-bench/results
+
+# Gzip files read anywhere, and what partitions cost: DATA is a list of folders.
+bench-streams:
+	@sh tests/install.sh $(PYTHON) $(VENV) peers
+	cargo build --release --quiet -p fiche-bench
+	FICHE_PYTHON=$(VENV)/bin/python target/release/fiche-bench streams $(ARGS) $(DATA) -o crates/fiche-bench/results
+	target/release/fiche-bench partitions $(DATA) -o crates/fiche-bench/results/partitions.csv
 
 bench-counts:
 	cargo run --release --quiet -p fiche-bench -- counts $(DATA) -o crates/fiche-bench/results/counts

@@ -42,6 +42,8 @@ if [ ! -x "$venv/bin/python" ] && command -v "$python" >/dev/null 2>&1; then
 fi
 if [ "${3:-}" = peers ]; then
     need bgzip tabix
+    # htslib itself, which has no program.
+    ldconfig -p 2>/dev/null | grep -q libhts.so.3 || { apt-get install -y -qq libhts3 >/dev/null 2>&1 || true; }
     need mksquashfs squashfs-tools
     need squashfuse squashfuse
     need mkfs.erofs erofs-utils
@@ -57,7 +59,7 @@ if [ -x "$venv/bin/python" ]; then
         { echo "SKIP: the Python modules blake3 and zstandard could not be installed"; rm -rf "$venv"; }
 fi
 if [ -x "$venv/bin/python" ]; then
-    modules="boto3 fsspec hypothesis moto[server] mypy numcodecs pandas pyarrow pytest xarray zarr"
+    modules="boto3 fsspec hypothesis indexed_gzip moto[server] mypy numcodecs pandas pyarrow pytest xarray zarr"
     for module in $modules; do
         "$venv/bin/python" -c "import ${module%%[*}" 2>/dev/null ||
             "$venv/bin/pip" install --quiet --disable-pip-version-check "$module" ||

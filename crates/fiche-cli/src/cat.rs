@@ -17,16 +17,16 @@ use crate::sizes::{self, Part};
 use crate::stream;
 use crate::ui::{self, Failed, check_stop, say};
 
-/// Write any pieces of an archive, or of a gzip, zstd or xz file, to standard output
+/// Write any pieces of an archive, or of a gzip, zstd, xz or lz4 file, to standard output
 ///
 /// Without a range or a record it writes all the content. With records, ranges are
-/// ranges of each of them. The records of a gzip, zstd or xz file are
+/// ranges of each of them. The records of a gzip, zstd, xz or lz4 file are
 /// its lines.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  fiche cat logs.fiche --range 1M+16K --range 5G+100\n  \
 fiche cat src.fiche --record src/main.rs\n  fiche cat src.fiche --record '#17' --range ..100\n  fiche cat log.fiche --record '#100..#200'")]
 pub struct Args {
-    /// The archive, or gzip, zstd or xz file
+    /// The archive, or gzip, zstd, xz or lz4 file
     file: PathBuf,
     /// START+LENGTH, START..END or START..; may be given often
     #[arg(long, short, value_name = "RANGE", value_parser = sizes::parse_part)]
@@ -104,7 +104,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
     }
 }
 
-/// The same of a gzip, zstd or xz file, whose records are lines.
+/// The same of a gzip, zstd, xz or lz4 file, whose records are lines.
 fn cat_stream(args: &Args, source: &Arc<dyn ReadAt>) -> Result<(), Failed> {
     let at = |error| Failed::at(&args.file, error);
     if args.keep_going {

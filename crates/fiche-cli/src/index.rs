@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use fiche::ReadAt;
-use fiche::streams::{IndexOptions, Reader, index};
+use fiche::streams::{Foreign, IndexOptions, Reader, export_index, import_index, index};
 use serde_json::json;
 
 use crate::input;
@@ -14,7 +14,7 @@ use crate::sizes::{self, show};
 use crate::stream::{self, Counted};
 use crate::ui::{self, Failed, Progress, say};
 
-/// Make an index of a gzip, zstd or xz file, so that any piece of it is read without what is before
+/// Make an index of a gzip, zstd, xz or lz4 file, so that any piece of it is read without what is before
 ///
 /// The file stays as it is, and its index is written beside it, under its name with .fidx behind: there `fiche cat`,
 /// `info`, `verify` and `mount` find it.
@@ -36,6 +36,13 @@ pub struct Args {
     /// Do not count lines, by which they are found
     #[arg(long)]
     no_lines: bool,
+    /// Take the index that indexed_gzip has exported, or bgzip's .gzi
+    #[arg(long, value_name = "INDEX", conflicts_with_all = ["spacing", "export"])]
+    import: Option<PathBuf>,
+    /// Write the index that the file has as another program has its own: bgzip's if the name ends with .gzi, else
+    /// indexed_gzip's
+    #[arg(long, value_name = "INDEX", conflicts_with_all = ["spacing", "output"])]
+    export: Option<PathBuf>,
     /// Replace an index that is there already
     #[arg(long, short)]
     force: bool,
@@ -51,6 +58,9 @@ pub fn run(args: Args) -> Result<(), Failed> {
     let start = Instant::now();
     let options = IndexOptions::default().spacing(args.spacing).lines(!args.no_lines);
     let is_stdin = args.file == Path::new("-");
+    if let Some(path) = &args.export {
+        return export(&args, path);
+    }
     let path = match &args.output {
         Some(path) => path.clone(),
         None if is_stdin => return Err(Failed::usage("name the index with -o")),
@@ -75,11 +85,19 @@ pub fn run(args: Args) -> Result<(), Failed> {
     let at = |error| Failed::at(&args.file, error);
     if !stream::is_stream(&source).map_err(at)? {
         return Err(at(fiche::Error::Invalid {
-            what: "this is neither gzip nor zstd nor xz".into(),
+            what: "this is neither gzip nor zstd, xz or lz4".into(),
         }));
     }
     let output = Output::create(&path, args.force)?;
-    stream::make(&source, &options, output, args.quiet).map_err(at)?.finish()?;
+    match &args.import {
+        Some(other) => {
+            let mut output = output;
+            let about = |error| Failed::at(other, error);
+            import_index(&source, &input::source(other)?, &mut output).map_err(about)?;
+            output.finish()?;
+        }
+        None => stream::make(&source, &options, output, args.quiet).map_err(at)?.finish()?,
+    }
     if path == Path::new("-") {
         return Ok(());
     }
@@ -107,4 +125,18 @@ pub fn run(args: Args) -> Result<(), Failed> {
         );
     }
     Ok(())
+}
+
+/// Writes the index of a file in the form of another program.
+fn export(args: &Args, path: &Path) -> Result<(), Failed> {
+    let source = input::source(&args.file)?;
+    let to = match path.extension().is_some_and(|suffix| suffix == "gzi") {
+        true => Foreign::Gzi,
+        false => Foreign::IndexedGzip,
+    };
+    let reader = stream::open_anyhow(&args.file, &source, &stream::Index::default())?;
+    let mut output = Output::create(path, args.force)?;
+    export_index(&reader, &source, to, &mut output)
+        .map_err(|error| Failed::at(&args.file, error))?;
+    output.finish()
 }

@@ -14,10 +14,10 @@ use crate::sizes::show;
 use crate::stream;
 use crate::ui::{self, Failed};
 
-/// Say what an archive, a dictionary, or a gzip, zstd or xz file is made of
+/// Say what an archive, a dictionary, or a gzip, zstd, xz or lz4 file is made of
 #[derive(clap::Args)]
 pub struct Args {
-    /// The archive, dictionary, or gzip, zstd or xz file
+    /// The archive, dictionary, or gzip, zstd, xz or lz4 file
     file: PathBuf,
     #[command(flatten)]
     index: stream::Index,
@@ -110,7 +110,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
     ui::print(text.as_bytes())
 }
 
-/// The same of a gzip, zstd or xz file: without an index only what needs no inflating.
+/// The same of a gzip, zstd, xz or lz4 file: without an index only what needs no inflating.
 fn describe(args: &Args, source: &Arc<dyn ReadAt>) -> Result<(), Failed> {
     let at = |error| Failed::at(&args.file, error);
     let reader = stream::open(&args.file, source, &args.index)?;

@@ -14,7 +14,7 @@ use crate::input::{self, Threads};
 use crate::stream;
 use crate::ui::{self, Failed, say};
 
-/// Mount an archive, or a gzip, zstd or xz file, as a folder, for reading
+/// Mount an archive, or a gzip, zstd, xz or lz4 file, as a folder, for reading
 ///
 /// Files are where their names say. Lines, messages and other items are files by their numbers,
 /// a thousand to a folder, below `records`; a stream is the file `content`, and a gzip file one
@@ -24,7 +24,7 @@ use crate::ui::{self, Failed, say};
 #[command(after_help = "Examples:\n  fiche mount src.fiche /mnt/src\n  grep -r main /mnt/src\n  \
 umount /mnt/src\n\nWhat is damaged gives an I/O error to who reads it, and a line in the log.")]
 pub struct Args {
-    /// The archive, or gzip, zstd or xz file
+    /// The archive, or gzip, zstd, xz or lz4 file
     file: PathBuf,
     /// The folder to mount it at
     dir: PathBuf,
@@ -122,7 +122,7 @@ fn serve(args: &Args, in_background: bool) -> Result<(), Failed> {
         });
     if args.plain || is_stream {
         let stem = Path::new(name);
-        let suffixes: &[&str] = if is_stream { &["gz", "zst", "xz"] } else { &["fiche"] };
+        let suffixes: &[&str] = if is_stream { &["gz", "zst", "xz", "lz4"] } else { &["fiche"] };
         let is_ours = stem.extension().is_some_and(|found| suffixes.iter().any(|s| found == *s));
         let stem = if is_ours { stem.file_stem().unwrap_or_default() } else { name };
         mount = mount.plain(stem.as_encoded_bytes());

@@ -24,7 +24,7 @@ pub struct Args {
     /// Files and folders, or - for standard input
     #[arg(required_unless_present = "from")]
     input: Vec<PathBuf>,
-    /// Pack what this gzip, zstd or xz file holds, as it is read; - for a gzip file from standard input
+    /// Pack what this gzip, zstd, xz or lz4 file holds, as it is read; - for a gzip file from standard input
     #[arg(long, value_name = "FILE", conflicts_with = "input")]
     from: Option<PathBuf>,
     /// The archive to write, or - for standard output

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use fiche::archive::{Folder, Packed, Split, Writer};
 use fiche::codec::deflate::Gunzip;
@@ -63,7 +63,7 @@ impl Source {
         }))
     }
 
-    /// What a gzip, zstd or xz file holds, as it comes; `-` is a gzip file from standard input.
+    /// What a gzip, zstd, xz or lz4 file holds, as it comes; `-` is a gzip file from standard input.
     pub fn unpacked(path: &Path, records: &Records) -> Result<Source, Failed> {
         let split = match records {
             Records::Split(split) => Some(split.clone()),
@@ -137,7 +137,7 @@ fn unpack(path: &Path) -> Result<Box<dyn Read>, Failed> {
         }
         None => Err(Failed::at(
             path,
-            fiche::Error::Invalid { what: "this is neither gzip nor zstd nor xz".into() },
+            fiche::Error::Invalid { what: "this is neither gzip nor zstd, xz or lz4".into() },
         )),
     }
 }

@@ -28,7 +28,7 @@ pub fn beside(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// True for a file that is compressed by gzip, zstd or xz.
+/// True for a file that is compressed by gzip, zstd, xz or lz4.
 pub fn is_stream(source: &dyn ReadAt) -> fiche::Result<bool> {
     Ok(recognise(source)?.is_some())
 }

@@ -17,7 +17,7 @@ use crate::ui::{self, Failed, Progress, one_line, say};
 /// Read everything, check every checksum, and say what is damaged
 #[derive(clap::Args)]
 pub struct Args {
-    /// The archives, or gzip, zstd or xz files
+    /// The archives, or gzip, zstd, xz or lz4 files
     #[arg(required = true)]
     file: Vec<PathBuf>,
     #[command(flatten)]
@@ -139,7 +139,7 @@ fn verify(args: &Args, file: &Path) -> Result<(), Failed> {
     }
 }
 
-/// The same of a gzip, zstd or xz file, and of its index if it has one.
+/// The same of a gzip, zstd, xz or lz4 file, and of its index if it has one.
 fn verify_stream(args: &Args, file: &Path, source: &Arc<dyn ReadAt>) -> Result<(), Failed> {
     let name = file.display();
     let reader = stream::open(file, source, &args.index)?;

@@ -103,3 +103,22 @@ def test_damage_is_an_error(compressed):
             fiche.open(wrong)
     with pytest.raises(ValueError):
         fiche.open(b"no archive", index=b"")
+
+
+def test_indexes_are_those_of_indexed_gzip_too(tmp_path, compressed):
+    indexed_gzip = pytest.importorskip("indexed_gzip", reason="SKIP: indexed_gzip")
+    path, theirs, ours = tmp_path / "x.gz", tmp_path / "theirs", tmp_path / "ours"
+    text = TEXT * 8
+    path.write_bytes(gzip.compress(text[: len(text) // 3]) + gzip.compress(text[len(text) // 3 :]))
+    with indexed_gzip.IndexedGzipFile(str(path), spacing=1 << 18) as file:
+        file.build_full_index()
+        file.export_index(str(theirs))
+    subprocess.run(["fiche", "index", path, "--import", theirs, "--quiet"], check=True)
+    stream = fiche.open(path)
+    assert stream[:] == text and stream[1_000_000:1_000_100] == text[1_000_000:1_000_100]
+    assert stream.info()["units"] > len(text) >> 19
+    subprocess.run(["fiche", "index", path, "--export", ours], check=True)
+    with indexed_gzip.IndexedGzipFile(str(path), index_file=str(ours)) as file:
+        for at in range(0, len(text) - 100, 98_765):
+            file.seek(at)
+            assert file.read(100) == text[at : at + 100], at

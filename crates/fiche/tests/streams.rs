@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use fiche::archive::Split;
 use fiche::codec::deflate::Gunzip;
-use fiche::streams::{Format, IndexOptions, Options, Reader, Writer, index, index_file, verify};
+use fiche::streams::{
+    Foreign, Format, IndexOptions, Options, Reader, Writer, export_index, import_index, index,
+    index_file, verify,
+};
 use fiche::testing::{Random, conformance};
 use fiche::{Error, ReadAt};
 use flate2::{Compression, GzBuilder};
@@ -599,4 +602,98 @@ fn xz_files_are_read_by_blocks() {
             Err(error) => assert!(matches!(error, Error::Corrupt { .. }), "{error}"),
         }
     }
+}
+
+#[cfg(feature = "lz4")]
+#[test]
+fn lz4_files_are_read_by_blocks() {
+    use lz4::{BlockMode, BlockSize, ContentChecksum, EncoderBuilder};
+    let mut random = Random(34);
+    let content = content(&mut random, 700_000);
+    let pack = |piece: &[u8], checksum: ContentChecksum| {
+        let mut builder = EncoderBuilder::new();
+        builder.block_size(BlockSize::Max64KB).block_mode(BlockMode::Independent);
+        let mut encoder = builder.checksum(checksum).build(Vec::new()).unwrap();
+        encoder.write_all(piece).unwrap();
+        let (file, done) = encoder.finish();
+        done.unwrap();
+        file
+    };
+    let file = pack(&content, ContentChecksum::ChecksumEnabled);
+    check_units(&file, &content, 700_000u64.div_ceil(64 << 10));
+    let skipped = [&[0x53, 0x2A, 0x4D, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
+    let (one, two) = content.split_at(100_000);
+    let nothing = pack(b"", ContentChecksum::ChecksumEnabled);
+    let parts = [pack(one, ContentChecksum::NoChecksum), skipped.clone(), nothing.clone()];
+    let more = [pack(two, ContentChecksum::ChecksumEnabled), nothing, skipped];
+    let file = [parts.concat(), more.concat()].concat();
+    check_units(&file, &content, 2 + 10);
+    for cut in [1, 12, 500, file.len() - 6] {
+        let result = Reader::open(Arc::new(file[..file.len() - cut].to_vec()));
+        assert!(matches!(result, Err(Error::Corrupt { .. })), "{cut}");
+    }
+    // What is stored has no checksum of its own here: with an index it has.
+    let index = index_of(&file).unwrap();
+    for at in (0..file.len()).step_by(1013) {
+        let mut hurt = file.clone();
+        hurt[at] ^= 1 << (at % 8);
+        let _ = Reader::open(Arc::new(hurt.clone()));
+        if let Ok(reader) = Reader::with_index(Arc::new(hurt), Arc::new(index.clone())) {
+            let mut read = vec![0; content.len()];
+            if reader.read_at(0, &mut read).is_ok() {
+                assert!(read == content, "{at}");
+            }
+        }
+    }
+    // Linked blocks are none that can be read alone.
+    let mut encoder =
+        EncoderBuilder::new().block_mode(BlockMode::Linked).build(Vec::new()).unwrap();
+    encoder.write_all(&content).unwrap();
+    let (linked, _) = encoder.finish();
+    let result = Reader::open(Arc::new(linked));
+    assert!(matches!(&result, Err(Error::Invalid { what }) if what.contains("lz4 -BD")));
+}
+
+#[test]
+fn indexes_go_to_other_programs_and_come_back() {
+    let mut random = Random(35);
+    let content = content(&mut random, 1_000_000);
+    let (half, rest) = content.split_at(400_000);
+    let file = [gzip(half, 6), gzip(rest, 9)].concat();
+    let source: Arc<dyn ReadAt> = Arc::new(file.clone());
+    let reader = open(&file, indexed(&file, 1 << 16));
+    let (mut given, mut back) = (Vec::new(), Vec::new());
+    export_index(&reader, &source, Foreign::IndexedGzip, &mut given).unwrap();
+    import_index(&source, &given, &mut back).unwrap();
+    let again = open(&file, back);
+    // Units that begin within a block are known here alone.
+    assert!((2..=reader.units()).contains(&again.units()));
+    conformance(&again, &content, 19);
+    // Every byte of its head and points may be wrong: never more than an error, or what is right.
+    for at in 0..35 + 18 * again.units() as usize {
+        let mut hurt = given.clone();
+        hurt[at] ^= 1 << (at % 8);
+        let mut back = Vec::new();
+        if import_index(&source, &hurt, &mut back).is_ok() {
+            let reader = open(&file, back);
+            let mut read = vec![0; reader.len().min(1_000_000) as usize];
+            let _ = reader.read_at(0, &mut read);
+        }
+    }
+    let other: Arc<dyn ReadAt> = Arc::new(file[1..].to_vec());
+    let result = import_index(&other, &given, io::sink());
+    assert!(matches!(result, Err(Error::Changed { .. })));
+    // Of BGZF, what bgzip has.
+    let members: Vec<u8> = content.chunks(60_000).flat_map(bgzf_member).collect();
+    let bgzf: Arc<dyn ReadAt> = Arc::new(members.clone());
+    let (reader, mut gzi, mut back) = (own(&members), Vec::new(), Vec::new());
+    export_index(&reader, &bgzf, Foreign::Gzi, &mut gzi).unwrap();
+    assert_eq!(gzi.len(), 8 + 16 * 16);
+    import_index(&bgzf, &gzi, &mut back).unwrap();
+    conformance(&open(&members, back), &content, 20);
+    gzi[20] ^= 1;
+    assert!(import_index(&bgzf, &gzi, io::sink()).is_err());
+    let no_bgzf =
+        export_index(&open(&file, indexed(&file, 1 << 16)), &source, Foreign::Gzi, io::sink());
+    assert!(matches!(no_bgzf, Err(Error::Invalid { .. })));
 }

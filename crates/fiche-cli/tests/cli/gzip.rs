@@ -216,7 +216,7 @@ fn what_cannot_be_compressed_is_said() {
 }
 
 #[test]
-fn zstd_and_xz_files_are_read_anywhere() {
+fn zstd_xz_and_lz4_files_are_read_anywhere() {
     let place = Place::new();
     let text = log(30_000);
     fs::write(place.path("log"), &text).unwrap();
@@ -230,6 +230,7 @@ fn zstd_and_xz_files_are_read_anywhere() {
         ("zstd", &["-c", "-3"][..], "pipe.zst"),
         ("xz", &["-c", "-1", "--block-size=65536", "--threads=2"], "blocks.xz"),
         ("xz", &["-c", "-1"], "one.xz"),
+        ("lz4", &["-c", "-4", "-B4"], "blocks.lz4"),
     ] {
         if let Some(file) = by(program, args, &text) {
             fs::write(place.path(name), file).unwrap();
@@ -277,4 +278,23 @@ fn what_a_compressed_file_holds_is_packed() {
     assert!(!place.path("c.fiche").exists());
     assert!(place.fails(2, &["pack", "--from", "log", "-o", "c.fiche"]).contains("neither"));
     place.fails(2, &["pack", "--from", "log.gz", "log", "-o", "c.fiche"]);
+}
+
+#[test]
+fn gzi_is_taken_and_given() {
+    let place = Place::new();
+    let text = log(30_000);
+    let Some(file) = by("bgzip", &["-c"], &text) else { return };
+    fs::write(place.path("x.gz"), file).unwrap();
+    place.ok(&["index", "x.gz", "--export", "ours.gzi"]);
+    let path = place.path("x.gz");
+    let status = Command::new("bgzip").arg("-r").arg(&path).status().unwrap();
+    assert!(status.success());
+    let theirs = fs::read(place.path("x.gz.gzi")).unwrap();
+    assert!(fs::read(place.path("ours.gzi")).unwrap() == theirs);
+    place.ok(&["index", "x.gz", "--import", "x.gz.gzi"]);
+    assert_eq!(place.ok(&["cat", "x.gz", "--range", "1M+9"]), text[1 << 20..][..9]);
+    place.ok(&["verify", "x.gz"]);
+    let error = place.fails(2, &["index", "x.gz", "--import", "a", "--export", "b"]);
+    assert!(error.contains("cannot be used with"), "{error}");
 }

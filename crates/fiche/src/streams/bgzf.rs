@@ -32,20 +32,23 @@ fn member(bytes: &[u8], pos: u64) -> Option<(u64, u64)> {
     None
 }
 
-/// An index of a BGZF file; `None` when it is none, or is cut. Reads some bytes of each member.
-pub(super) fn index(file: &dyn ReadAt) -> Result<Option<Vec<u8>>> {
+/// A member, as its header and its trailer tell of it.
+struct Found {
+    pos: u64,
+    header: u64,
+    content: u64,
+}
+
+/// All members of a BGZF file; `None` when it is none, or is cut. Reads some bytes of each member.
+fn walk(file: &dyn ReadAt) -> Result<Option<Vec<Found>>> {
     let len = file.len();
-    let mut bytes = Vec::new();
-    let mut read = |from: u64, to: u64| -> Result<Vec<u8>> {
-        bytes.resize((to.min(len) - from) as usize, 0);
+    let read = |from: u64, to: u64| -> Result<Vec<u8>> {
+        let mut bytes = vec![0; (to.min(len) - from) as usize];
         file.read_at(from, &mut bytes)?;
-        Ok(bytes.clone())
+        Ok(bytes)
     };
     let Some((mut header, mut all)) = member(&read(0, HEADER)?, 0) else { return Ok(None) };
-    let mut index = IndexWriter::new(Vec::new(), 8 * header)?;
-    let unit = |len: u64, end_bit: u64| NewUnit { len, end_bit, ..NewUnit::default() };
-    // The content of the unit at hand: members without any count for the one before.
-    let (mut pos, mut pending) = (0, 0);
+    let (mut found, mut pos) = (Vec::new(), 0);
     loop {
         let next = pos + all;
         if next > len {
@@ -58,22 +61,43 @@ pub(super) fn index(file: &dyn ReadAt) -> Result<Option<Vec<u8>>> {
         if content > MOST {
             return Ok(None);
         }
-        if content > 0 {
-            if pending > 0 {
-                index.put(&unit(pending, 8 * (pos + header)), None)?;
-            }
-            pending = content;
-        }
+        found.push(Found { pos, header, content });
         if rest.is_empty() {
-            break;
+            return Ok(Some(found));
         }
-        let Some(found) = member(rest, next) else { return Ok(None) };
-        ((header, all), pos) = (found, next);
+        let Some(behind) = member(rest, next) else { return Ok(None) };
+        ((header, all), pos) = (behind, next);
+    }
+}
+
+/// Where each member begins, in the file and in the content; `None` when it is no BGZF file.
+pub(super) fn members(file: &dyn ReadAt) -> Result<Option<Vec<(u64, u64)>>> {
+    let mut offset = 0;
+    let place = |found: &Found| {
+        let place = (found.pos, offset);
+        offset += found.content;
+        place
+    };
+    Ok(walk(file)?.map(|all| all.iter().map(place).collect()))
+}
+
+/// An index of a BGZF file; `None` when it is none. Members without content count for the one before.
+pub(super) fn index(file: &dyn ReadAt) -> Result<Option<Vec<u8>>> {
+    let Some(all) = walk(file)? else { return Ok(None) };
+    let first = all.first().map_or(0, |found| found.header);
+    let mut index = IndexWriter::new(Vec::new(), 8 * first)?;
+    let unit = |len: u64, end_bit: u64| NewUnit { len, end_bit, ..NewUnit::default() };
+    let mut pending = 0;
+    for found in all.iter().filter(|found| found.content > 0) {
+        if pending > 0 {
+            index.put(&unit(pending, 8 * (found.pos + found.header)), None)?;
+        }
+        pending = found.content;
     }
     if pending > 0 {
-        index.put(&unit(pending, 8 * len), None)?;
+        index.put(&unit(pending, 8 * file.len()), None)?;
     }
-    let digest = Digest([0; 32]);
-    let about = About { format: Format::Gzip, is_inside: false, stored_len: len, digest };
+    let (stored_len, digest) = (file.len(), Digest([0; 32]));
+    let about = About { format: Format::Gzip, is_inside: false, stored_len, digest };
     Ok(Some(index.finish(&about)?.0))
 }

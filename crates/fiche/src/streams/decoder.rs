@@ -2,6 +2,8 @@
 
 use super::format::{Format, Unit};
 use super::index::Index;
+#[cfg(feature = "lz4")]
+use super::lz4;
 #[cfg(feature = "lzma")]
 use super::xz;
 use super::zstd;
@@ -28,6 +30,8 @@ enum Frames {
     Zstd(zstd::Decoder),
     #[cfg(feature = "lzma")]
     Xz(xz::Decoder),
+    #[cfg(feature = "lz4")]
+    Lz4(lz4::Decoder),
 }
 
 /// A decoder, and where it stands. Takes 180 KB and the stored bytes of a unit, at most a MiB of them of a file that is no
@@ -96,6 +100,18 @@ pub(super) fn load(source: &dyn ReadAt, unit: &Unit, stored: &mut Vec<u8>) -> Re
     }
 }
 
+/// The window of a start, none where the unit begins within a block; `None` where it is damaged.
+pub(super) fn window_of(start: &[u8]) -> Option<Option<Vec<u8>>> {
+    let mut take = Take::new(start, "start of a unit", 0);
+    let bits = take.count(8 * start.len() as u64).ok()?;
+    if bits > 0 {
+        return Some(None);
+    }
+    let len = take.count(WINDOW as u64).ok()?;
+    let packed = take.bytes(take.remaining()).ok()?;
+    Some(Some(if packed.len() == len { packed.to_vec() } else { unpack_section(packed, len)? }))
+}
+
 impl Decoder {
     /// How many bytes it would decode for nothing before it comes to this one; `None` where it cannot.
     pub fn way_to(&self, offset: u64) -> Option<u64> {
@@ -136,14 +152,14 @@ impl Decoder {
     /// its end, where it may have one of its content.
     fn begin_frames(&mut self, source: &dyn ReadAt, index: &Index, unit: Unit) -> Result<()> {
         let bytes = unit.bytes();
-        if bytes.end > source.len() || unit.bits.start % 8 != 0 || unit.bits.end % 8 != 0 {
+        if bytes.end > source.len() || !(unit.bits.start | unit.bits.end).is_multiple_of(8) {
             return Err(corrupt("unit page", bytes.start));
         }
         let format = index.footer().format;
         let is_checked = unit.stored.is_some() && bytes.end - bytes.start <= LOADED;
         self.stored.clear();
         self.behind = bytes.start;
-        if is_checked {
+        if is_checked || format == Format::Lz4 {
             load(source, &unit, &mut self.stored)?;
             self.behind = bytes.end;
         }
@@ -159,6 +175,18 @@ impl Decoder {
                 let start = index.start(&unit)?;
                 let start_damaged = || corrupt("start of a unit", unit.start.start);
                 Frames::Xz(xz::Decoder::begin(&start).ok_or_else(start_damaged)?)
+            }
+            #[cfg(feature = "lz4")]
+            (Format::Lz4, frames) => {
+                let mut decoder = match frames {
+                    Some(Frames::Lz4(decoder)) => decoder,
+                    _ => lz4::Decoder::default(),
+                };
+                decoder.begin(&index.start(&unit)?, &self.stored).ok_or_else(damaged)?;
+                if decoder.len() != unit.len {
+                    return Err(damaged());
+                }
+                Frames::Lz4(decoder)
             }
             #[allow(unreachable_patterns)]
             _ => return Err(format.not_compiled_in()),
@@ -211,6 +239,9 @@ impl Decoder {
                 }
                 #[cfg(feature = "lzma")]
                 Frames::Xz(decoder) => return decoder.finish(stored).then_some(Ok(())),
+                // It was decoded at once.
+                #[cfg(feature = "lz4")]
+                Frames::Lz4(_) => return Some(Ok(())),
             }
         }
     }
@@ -331,6 +362,10 @@ impl Decoder {
                 }
                 #[cfg(feature = "lzma")]
                 Some(Frames::Xz(decoder)) => decoder.step(stored, out),
+                #[cfg(feature = "lz4")]
+                Some(Frames::Lz4(decoder)) => {
+                    Some((0, decoder.step(out))).filter(|(_, made)| *made > 0)
+                }
                 None => None,
             };
             let (used, made) = step.ok_or_else(damaged)?;

@@ -61,11 +61,14 @@
 //! | varint | length | of the block, padded |
 //! | 4 | checksum | as above |
 //!
+//! A unit of an lz4 file is a block and what stands behind it up to the next with content, whole bytes. Its start are the two bytes of the frame's
+//! header behind the magic number (flags, sizes), and a checksum as above.
+//!
 //! # Footer of an index
 //!
 //! | size | field | meaning |
 //! |---|---|---|
-//! | 1 | format | of the stream: 1 gzip, 2 zstd, 3 xz |
+//! | 1 | format | of the stream: 1 gzip, 2 zstd, 3 xz, 4 lz4 |
 //! | 1 | flags | bit 0: the index is at the end of its stream's file; bit 1: every page has lines |
 //! | varint | stored length | of the stream |
 //! | 32 | digest | of the stream's sampled bytes; zeros in an index at the end of the file |
@@ -120,11 +123,15 @@ pub enum Format {
     Zstd = 2,
     /// Streams of xz, of one block or many.
     Xz = 3,
+    /// Frames of lz4 whose blocks do not depend on one another.
+    Lz4 = 4,
 }
 
 impl Format {
     fn from_number(number: u8) -> Option<Format> {
-        [Format::Gzip, Format::Zstd, Format::Xz].into_iter().find(|format| *format as u8 == number)
+        [Format::Gzip, Format::Zstd, Format::Xz, Format::Lz4]
+            .into_iter()
+            .find(|format| *format as u8 == number)
     }
 
     /// The name that people know.
@@ -134,12 +141,14 @@ impl Format {
             Format::Gzip => "gzip",
             Format::Zstd => "zstd",
             Format::Xz => "xz",
+            Format::Lz4 => "lz4",
         }
     }
 
     /// The file that begins so.
     pub(super) fn of(first: &[u8]) -> Option<Format> {
         const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+        const LZ4: [u8; 4] = [0x04, 0x22, 0x4D, 0x18];
         const XZ: [u8; 6] = [0xFD, b'7', b'z', b'X', b'Z', 0];
         // Of these frames sixteen are passed over.
         let is_skipped = first.get(1..4) == Some(&[0x2A, 0x4D, 0x18])
@@ -148,6 +157,7 @@ impl Format {
             _ if first.starts_with(&MAGIC) => Some(Format::Gzip),
             _ if first.starts_with(&ZSTD) || is_skipped => Some(Format::Zstd),
             _ if first.starts_with(&XZ) => Some(Format::Xz),
+            _ if first.starts_with(&LZ4) => Some(Format::Lz4),
             _ => None,
         }
     }
@@ -158,6 +168,7 @@ impl Format {
             Format::Gzip => "unit of a gzip file",
             Format::Zstd => "zstd frame",
             Format::Xz => "xz block",
+            Format::Lz4 => "lz4 block",
         }
     }
 

@@ -8,6 +8,8 @@ use super::bgzf;
 use super::decoder::Decoder;
 use super::format::{Format, Unit};
 use super::index::Index;
+#[cfg(feature = "lz4")]
+use super::lz4;
 use super::scan::sampled;
 #[cfg(feature = "lzma")]
 use super::xz;
@@ -68,7 +70,7 @@ impl fmt::Debug for Reader {
 impl Reader {
     /// Opens a file that can be read anywhere by itself: one with an index inside, as [`Writer`](super::Writer) leaves it there,
     /// of BGZF, of which each member's header is read, unless it is far away; of zstd's seekable format, or of any frames unless it is far away;
-    /// of xz. `None` for any other.
+    /// of xz; of lz4, all of which is decoded for that. `None` for any other.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when the index is damaged, [`Error::Unsupported`] when a newer version wrote it, [`Error::Io`].
@@ -84,6 +86,10 @@ impl Reader {
             Some(Format::Xz) => xz::index(&source)?,
             #[cfg(not(feature = "lzma"))]
             Some(Format::Xz) => return Err(Format::Xz.not_compiled_in()),
+            #[cfg(feature = "lz4")]
+            Some(Format::Lz4) => lz4::index(&source)?,
+            #[cfg(not(feature = "lz4"))]
+            Some(Format::Lz4) => return Err(Format::Lz4.not_compiled_in()),
             _ => None,
         };
         match index {

@@ -23,7 +23,7 @@ pub fn index_file(
     out: impl Write,
     each: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<()> {
-    let what = "this is neither gzip nor zstd nor xz";
+    let what = "this is neither gzip nor zstd, xz or lz4";
     let format = recognise(source)?.ok_or_else(|| Error::invalid(what))?;
     if format == Format::Gzip {
         let counted = Counted { source: Cursor::new(source.clone()), each };

@@ -116,7 +116,9 @@ impl Options {
         match self.format {
             Format::Gzip => Partitioner::new(level).map(Box::new).map(Packer::Gzip),
             Format::Zstd => zstd::Encoder::new(level).map(Packer::Zstd),
-            Format::Xz => Err(Error::invalid("xz files are read, not written")),
+            Format::Xz | Format::Lz4 => {
+                Err(Error::invalid("gzip and zstd files are written, others only read"))
+            }
         }
     }
 

@@ -1,0 +1,195 @@
+//! lz4 files: frames of blocks, each of which is decoded by itself unless the frame says otherwise.
+
+use ::lz4::block::decompress_to_buffer;
+use xxhash_rust::xxh32::xxh32;
+
+use super::format::Format;
+use super::index::{About, IndexWriter, NewUnit};
+use crate::error::{Error, Place, Result};
+use crate::io::ReadAt;
+use crate::wire::{Digest, Put, Take};
+
+/// What a frame begins with.
+const FRAME: u32 = 0x184D_2204;
+/// What a frame that is passed over begins with, but for the lowest four bits.
+const SKIPPED: u32 = 0x184D_2A50;
+/// Stored as it is.
+const RAW: u32 = 1 << 31;
+
+fn corrupt(pos: u64) -> Error {
+    Error::Corrupt { what: "lz4 block", at: Place::Pos(pos) }
+}
+
+/// What a frame says of its blocks.
+#[derive(Clone, Copy)]
+struct Frame {
+    has_checksums: bool,
+    has_content_checksum: bool,
+    /// Content of a block at most.
+    most: usize,
+}
+
+impl Frame {
+    const CHECKSUMS: u8 = 1 << 4;
+    const CONTENT_CHECKSUM: u8 = 1 << 2;
+
+    /// By the two bytes behind the magic number.
+    fn parse(flags: u8, sizes: u8, pos: u64) -> Result<Frame> {
+        const VERSION: u8 = 1 << 6;
+        const INDEPENDENT: u8 = 1 << 5;
+        if flags >> 6 != VERSION >> 6 || flags & 2 != 0 {
+            return Err(Error::Unsupported { what: "lz4 frame flags", found: flags.into() });
+        }
+        if flags & INDEPENDENT == 0 {
+            let what = "each block of this lz4 file needs the one before it (lz4 -BD): write it anew, or `fiche pack` what it holds";
+            return Err(Error::invalid(what));
+        }
+        let most = match sizes >> 4 & 7 {
+            n @ 4..=7 => 1 << (2 * n + 8),
+            _ => return Err(corrupt(pos)),
+        };
+        Ok(Frame {
+            has_checksums: flags & Frame::CHECKSUMS != 0,
+            has_content_checksum: flags & Frame::CONTENT_CHECKSUM != 0,
+            most,
+        })
+    }
+}
+
+/// An index of a file. Only who decodes a block knows how long it is: so all of it is decoded.
+///
+/// # Errors
+/// [`Error::Invalid`] where blocks depend on one another.
+pub(super) fn index(file: &dyn ReadAt) -> Result<Option<Vec<u8>>> {
+    if file.as_distant().is_some() {
+        return Ok(None);
+    }
+    let mut index: Option<IndexWriter<Vec<u8>>> = None;
+    // The unit so far: its content, and what it begins with.
+    let mut pending: Option<(u64, [u8; 2])> = None;
+    let (mut pos, mut decoder, mut stored) = (0, Decoder::default(), Vec::new());
+    let read = |from: u64, len: u64| -> Result<Vec<u8>> {
+        let mut bytes = vec![0; len.min(file.len().saturating_sub(from)) as usize];
+        file.read_at(from, &mut bytes)?;
+        Ok(bytes)
+    };
+    while pos < file.len() {
+        // Magic number, flags, sizes, length of the content, a dictionary, a checksum.
+        let head = read(pos, 19)?;
+        let mut take = Take::new(&head, "lz4 frame", pos);
+        let magic = take.u32()?;
+        if magic & !15 == SKIPPED {
+            pos += 8 + u64::from(take.u32()?);
+            if pos > file.len() {
+                return Err(corrupt(file.len()));
+            }
+            continue;
+        }
+        if magic != FRAME {
+            return Err(corrupt(pos));
+        }
+        let (flags, sizes) = (take.u8()?, take.u8()?);
+        let frame = Frame::parse(flags, sizes, pos)?;
+        let len = 4 + 2 + 8 * u64::from(flags >> 3 & 1) + 4 * u64::from(flags & 1);
+        let sum = head.get(len as usize).copied().ok_or_else(|| corrupt(pos))?;
+        if (xxh32(&head[4..len as usize], 0) >> 8) as u8 != sum {
+            return Err(Error::Corrupt { what: "lz4 frame", at: Place::Pos(pos) });
+        }
+        pos += len + 1;
+        loop {
+            let word = Take::new(&read(pos, 4)?, "lz4 frame", pos).u32()?;
+            if word == 0 {
+                pos += 4 + 4 * u64::from(frame.has_content_checksum);
+                break;
+            }
+            let all = 4 + u64::from(word & !RAW) + 4 * u64::from(frame.has_checksums);
+            if all > frame.most as u64 + 8 || all > file.len() - pos {
+                return Err(corrupt(pos));
+            }
+            stored.resize(all as usize, 0);
+            file.read_at(pos, &mut stored)?;
+            let start = [flags, sizes];
+            let content = decoder.decode(&start, &stored).ok_or_else(|| corrupt(pos))?.len() as u64;
+            if content > 0 {
+                let writer = match &mut index {
+                    Some(writer) => writer,
+                    none => none.insert(IndexWriter::new(Vec::new(), 8 * pos)?),
+                };
+                put(writer, pending.take(), pos)?;
+                pending = Some((content, start));
+            }
+            pos += all;
+        }
+        if pos > file.len() {
+            return Err(corrupt(file.len()));
+        }
+    }
+    let mut writer = match index {
+        Some(writer) => writer,
+        None => IndexWriter::new(Vec::new(), 0)?,
+    };
+    put(&mut writer, pending, file.len())?;
+    let (stored_len, digest) = (file.len(), Digest([0; 32]));
+    let about = About { format: Format::Lz4, is_inside: false, stored_len, digest };
+    Ok(Some(writer.finish(&about)?.0))
+}
+
+/// Writes a unit that ends at this byte.
+fn put(writer: &mut IndexWriter<Vec<u8>>, unit: Option<(u64, [u8; 2])>, end: u64) -> Result<()> {
+    let Some((len, start)) = unit else { return Ok(()) };
+    let mut bytes = Vec::new();
+    bytes.put(&start);
+    writer.put(&NewUnit { len, end_bit: 8 * end, ..NewUnit::default() }, Some(&bytes))
+}
+
+/// Decodes a block at once, and gives it out by and by.
+#[derive(Default)]
+pub(super) struct Decoder {
+    room: Vec<u8>,
+    len: usize,
+    given: usize,
+}
+
+impl Decoder {
+    /// Takes the block that these bytes begin with; `None` where they are none.
+    pub fn begin(&mut self, start: &[u8], stored: &[u8]) -> Option<()> {
+        self.decode(start, stored)?;
+        self.given = 0;
+        Some(())
+    }
+
+    /// The content of the block.
+    fn decode(&mut self, start: &[u8], stored: &[u8]) -> Option<&[u8]> {
+        let &[flags, sizes] = start else { return None };
+        let frame = Frame::parse(flags, sizes, 0).ok()?;
+        let mut take = Take::new(stored, "lz4 block", 0);
+        let word = take.u32().ok()?;
+        let bytes = take.bytes((word & !RAW) as usize).ok()?;
+        if frame.has_checksums && take.u32().ok()? != xxh32(bytes, 0) {
+            return None;
+        }
+        self.room.resize(self.room.len().max(frame.most), 0);
+        let room = &mut self.room[..frame.most];
+        self.len = match word & RAW {
+            0 => decompress_to_buffer(bytes, Some(frame.most as i32), room).ok()?,
+            _ => {
+                room.get_mut(..bytes.len())?.copy_from_slice(bytes);
+                bytes.len()
+            }
+        };
+        Some(&self.room[..self.len])
+    }
+
+    /// Gives out some more; how much that was.
+    pub fn step(&mut self, out: &mut [u8]) -> usize {
+        let now = out.len().min(self.len - self.given);
+        out[..now].copy_from_slice(&self.room[self.given..self.given + now]);
+        self.given += now;
+        now
+    }
+
+    /// Bytes of the block.
+    pub fn len(&self) -> u64 {
+        self.len as u64
+    }
+}
