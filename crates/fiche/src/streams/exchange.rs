@@ -2,8 +2,8 @@
 //!
 //! indexed_gzip's: `GZIDX`, a version (0 or 1), a byte of flags; lengths of the file and of its content, 8 bytes each; spacing,
 //! length of a window and number of points, 4 bytes each; for each point where in the file and where in the content it is, 8 bytes each, how many
-//! bits of the byte before it are its own, 1 byte, and from version 1 on whether it has a window, 1 byte; then the windows. A point without a window is the
-//! header of a member.
+//! bits of the byte before it are its own, 1 byte, and from version 1 on whether it has a window, 1 byte; then the windows. A point without a window is
+//! behind the header of a member.
 //!
 //! bgzip's: how many members but the first there are, and of each where in the file and where in the content it begins, 8 bytes each.
 
@@ -16,7 +16,7 @@ use super::index::{About, IndexWriter, NewUnit};
 use super::reader::Reader;
 use super::scan::{IndexOptions, put_window, sampled};
 use crate::codec::Scratch;
-use crate::codec::deflate::{Member, WINDOW};
+use crate::codec::deflate::WINDOW;
 use crate::error::{Error, Place, Result};
 use crate::io::ReadAt;
 use crate::wire::{Crc32c, Put, Take};
@@ -24,8 +24,6 @@ use crate::wire::{Crc32c, Put, Take};
 const MAGIC: &[u8; 5] = b"GZIDX";
 /// Of a point, from version 1 on.
 const POINT: u64 = 18;
-/// A header of a member, as far as it is looked for.
-const HEADER: u64 = 1 << 16;
 
 /// An index of another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,14 +175,12 @@ fn points(source: &Arc<dyn ReadAt>, index: &dyn ReadAt) -> Result<(Vec<Point>, u
         if bits > 7 || pos > stored_len || bits > 8 * pos || offset > len {
             return Err(take.corrupt());
         }
-        let mut bit = 8 * pos - bits;
+        let bit = 8 * pos - bits;
         let mut bytes = Vec::new();
         if has_window {
             bytes.resize(window as usize, 0);
             index.read_at(at, &mut bytes)?;
             at += window;
-        } else {
-            bit += 8 * header(source, pos)?;
         }
         // A point at which no content is between it and the next is of no use.
         if points.last().is_some_and(|last: &Point| last.offset == offset) {
@@ -261,12 +257,4 @@ fn write(source: &Arc<dyn ReadAt>, points: &[Point], len: u64, out: impl Write) 
     }
     let (stored_len, digest) = (source.len(), sampled(source)?);
     writer.finish(&About { format: Format::Gzip, is_inside: false, stored_len, digest }).map(drop)
-}
-
-/// Bytes of the header of the member at this position.
-fn header(source: &dyn ReadAt, pos: u64) -> Result<u64> {
-    let mut bytes = vec![0; source.len().saturating_sub(pos).min(HEADER) as usize];
-    source.read_at(pos, &mut bytes)?;
-    let corrupt = Error::Corrupt { what: "gzip header", at: Place::Pos(pos) };
-    Ok(Member::parse(&bytes, pos)?.ok_or(corrupt)?.len as u64)
 }
