@@ -116,6 +116,7 @@ fn cat_stream(args: &Args, source: &Arc<dyn ReadAt>) -> Result<(), Failed> {
         error => at(error),
     };
     let is_all = args.range.is_empty() && args.record.is_empty() && !args.plan;
+    let is_all = is_all && !args.index.is_given();
     if is_all && streams::recognise(source).map_err(at)? == Some(streams::Format::Gzip) {
         let mut output = Output::create(&args.output, args.force)?;
         let mut content = Gunzip::new(Cursor::new(source.clone()));

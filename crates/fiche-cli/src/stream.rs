@@ -21,6 +21,13 @@ pub struct Index {
     index: Option<PathBuf>,
 }
 
+impl Index {
+    /// True when one was named.
+    pub fn is_given(&self) -> bool {
+        self.index.is_some()
+    }
+}
+
 /// The name of the index beside a file.
 pub fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();

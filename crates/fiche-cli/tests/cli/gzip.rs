@@ -209,6 +209,7 @@ fn what_cannot_be_compressed_is_said() {
     }
     assert!(place.fails(5, &["gzip", "nothing", "-o", "x.gz"]).contains("nothing"));
     place.ok(&["gzip", "file", "-o", "x.gz"]);
+    assert!(place.fails(5, &["cat", "x.gz", "--index", "nothing"]).contains("nothing"));
     assert!(place.fails(5, &["gzip", "file", "-o", "x.gz"]).contains("is there already"));
     assert!(place.fails(2, &["unpack", "x.gz"]).contains("gzip file"));
     let output = place.pipe(&["gzip", "-", "-o", "-"], b"by a pipe");
