@@ -15,7 +15,9 @@ static GOOD: LazyLock<Vec<(Arc<Coder>, Vec<u8>, Vec<u8>, Vec<u8>)>> = LazyLock::
         let block = text[30_000..32_000].to_vec();
         let stored = stored_bytes(&coder, &[&block]).remove(0);
         let model = model_bytes(&coder).expect("a model");
-        assert!(decode_with_model(&model, coder.dictionary(), &stored, 2_000).as_ref() == Some(&block));
+        assert!(
+            decode_with_model(&model, coder.dictionary(), &stored, 2_000).as_ref() == Some(&block)
+        );
         (coder, model, block, stored)
     };
     [(Coding::Fast, 1), (Coding::Hybrid, 5), (Coding::ZzPrimed, 9)].map(of).into()

@@ -346,6 +346,39 @@ fn golden_content() -> Vec<u8> {
     content
 }
 
+/// A seekable zstd file whose table says that of its frames: stored and decoded lengths.
+fn with_table(frames: &[u8], table: &[(u32, u32)]) -> Vec<u8> {
+    let mut entries: Vec<u8> = table
+        .iter()
+        .flat_map(|(stored, content)| [stored.to_le_bytes(), content.to_le_bytes()].concat())
+        .collect();
+    entries.extend((table.len() as u32).to_le_bytes());
+    entries.extend([0, 0xB1, 0xEA, 0x92, 0x8F]);
+    let head = [[0x5E, 0x2A, 0x4D, 0x18], (entries.len() as u32).to_le_bytes()].concat();
+    [frames, &head, &entries].concat()
+}
+
+#[test]
+fn what_files_say_of_themselves_may_be_anything() {
+    let frame = zstd::encode_all(&b"some text, and some more of it"[..], 3).unwrap();
+    let len = frame.len() as u32;
+    for table in [&[(len, 30)][..], &[(0, 5), (len, 30)], &[(len, 30), (0, 7)], &[(len, u32::MAX)]]
+    {
+        if let Ok(Some(reader)) = Reader::open(Arc::new(with_table(&frame, table))) {
+            let mut read = [0; 30];
+            let result = reader.read_at(0, &mut read);
+            assert!(result.is_err() || read == *b"some text, and some more of it", "{table:?}");
+            let _ = reader.read_at(reader.len() - 1, &mut read[..1]);
+        }
+    }
+    // A frame that says that it is endless, twice.
+    let mut endless = frame.clone();
+    endless[4] = 0xE0;
+    endless.splice(5..6, u64::MAX.to_le_bytes());
+    let twice = [&endless[..], &endless].concat();
+    assert!(!matches!(Reader::open(Arc::new(twice)), Ok(Some(reader)) if reader.len() > 1 << 62));
+}
+
 /// Name, file, and its index where that lies beside it.
 type GoldenFile = (&'static str, Vec<u8>, Option<Vec<u8>>);
 
@@ -696,4 +729,35 @@ fn indexes_go_to_other_programs_and_come_back() {
     let no_bgzf =
         export_index(&open(&file, indexed(&file, 1 << 16)), &source, Foreign::Gzi, io::sink());
     assert!(matches!(no_bgzf, Err(Error::Invalid { .. })));
+}
+
+/// Files that say of themselves where they can be begun, as zstd, xz and lz4 write them.
+#[cfg(all(feature = "lzma", feature = "lz4"))]
+#[test]
+fn golden_frames_stay_readable() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/v1/streams");
+    let content = &golden_content()[60_000..160_000];
+    if std::env::var_os("FICHE_BLESS").is_some() {
+        let options = Options::default().format(Format::Zstd).partition(30_000);
+        let made = folder.join("frames.zst");
+        if !made.exists() {
+            std::fs::write(made, partitioned(content, options)).unwrap();
+        }
+        for (program, args, name) in [
+            ("xz", &["-c", "--block-size=30000", "-T2"][..], "blocks.xz"),
+            ("lz4", &["-c", "-B4"], "blocks.lz4"),
+        ] {
+            let (plain, made) = (folder.join("plain"), folder.join(name));
+            if !made.exists() {
+                std::fs::write(&plain, content).unwrap();
+                let output =
+                    std::process::Command::new(program).args(args).arg(&plain).output().unwrap();
+                std::fs::write(made, output.stdout).unwrap();
+                std::fs::remove_file(plain).unwrap();
+            }
+        }
+    }
+    for (name, units) in [("frames.zst", 4), ("blocks.xz", 4), ("blocks.lz4", 2)] {
+        check_units(&std::fs::read(folder.join(name)).unwrap(), content, units);
+    }
 }

@@ -64,6 +64,15 @@ impl<W: Write> IndexWriter<W> {
 
     /// Adds a unit with what its decoding begins with, if it needs that.
     pub fn put(&mut self, unit: &NewUnit, start: Option<&[u8]>) -> Result<()> {
+        // What files say of themselves may be anything.
+        let page = &self.gathered;
+        let before = page.first_bit + page.bits.last().unwrap_or(&0);
+        let all = (self.offset + page.offsets.last().unwrap_or(&0)).checked_add(unit.len);
+        let is_sound =
+            unit.len > 0 && unit.end_bit > before && all.is_some_and(|all| all < 1 << 62);
+        if !is_sound {
+            return Err(Error::Corrupt { what: "unit", at: Place::Pos(before / 8) });
+        }
         let first_start = self.pos - self.gathered.starts.last().copied().unwrap_or(0);
         if let Some(start) = start {
             let checksum = crc32c_of(&[&self.pos.to_le_bytes(), start]);
@@ -295,3 +304,70 @@ pub(super) fn members(index: &[u8]) -> Vec<u8> {
 }
 
 const _: () = assert!(BEFORE_PIECE + PIECE + AFTER_PIECE == 1 << 16);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More units than 32 bits count, in a stream of PiBs: only the last page is there, and only it is read.
+    #[test]
+    fn a_unit_is_found_among_more_than_32_bits_count() {
+        const PAGES: u64 = (1 << 20) + 3;
+        const CONTENT: u64 = 1 << 20;
+        const BITS: u64 = 3 << 20;
+        let (units, len) = (PAGE as u64, PAGE as u64 * CONTENT);
+        let before = PAGES - 1;
+        let page = Gathered {
+            first_bit: before * units * BITS,
+            offsets: (1..=units).map(|i| i * CONTENT).collect(),
+            bits: (1..=units).map(|i| i * BITS).collect(),
+            lines: (1..=units).map(|i| 10 * i).collect(),
+            ..Gathered::default()
+        };
+        let mut file = header(Container::Index);
+        let mut section = Vec::new();
+        let numbers = (before * len, before * units);
+        Section::put(&mut section, HEADER_LEN, Kind::UnitPage, numbers, &page.payload(), None);
+        let at = SectionRef { pos: HEADER_LEN, len: section.len() as u64 };
+        file.extend(section);
+        let page = |i: u64| PageRef {
+            offset: i * len,
+            len,
+            first: i * units,
+            units,
+            first_line: 10 * i * units,
+            lines: 10 * units,
+            at,
+        };
+        let footer = Footer {
+            format: Format::Gzip,
+            is_inside: false,
+            has_lines: true,
+            stored_len: PAGES * units * BITS / 8,
+            digest: Digest([0; 32]),
+            len: PAGES * len,
+            pages: (0..PAGES).map(page).collect(),
+        };
+        let (mut section, pos) = (Vec::new(), file.len() as u64);
+        Section::put(&mut section, pos, Kind::Footer, (0, 0), &footer.payload(), None);
+        file.extend(&section);
+        file.extend(trailer(SectionRef { pos, len: section.len() as u64 }));
+        let index = Index::open(Arc::new(file)).unwrap();
+        assert_eq!(index.len(), PAGES * len);
+        assert_eq!(index.footer().units(), PAGES * units);
+        for i in [0, 1, 777, units - 1] {
+            let number = before * units + i;
+            assert!(number > u64::from(u32::MAX));
+            let unit = index.unit(number).unwrap();
+            assert_eq!(unit.number, number);
+            assert_eq!(unit.offset..unit.end(), number * CONTENT..(number + 1) * CONTENT);
+            assert_eq!(unit.bits, number * BITS..(number + 1) * BITS);
+            assert_eq!(index.find(unit.offset + CONTENT - 1).unwrap(), unit);
+            assert_eq!(index.lines_in(number).unwrap(), Some(10));
+            assert_eq!(index.line(10 * number + 3).unwrap(), Some((unit, 10 * number)));
+        }
+        assert_eq!(index.line(10 * PAGES * units).unwrap(), None);
+        // A page that is another one than the footer says is damage.
+        assert!(matches!(index.unit(5), Err(Error::Corrupt { what: "unit page", .. })));
+    }
+}
