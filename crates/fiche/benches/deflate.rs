@@ -8,7 +8,7 @@ mod common;
 use std::path::Path;
 
 use common::{Case, group, load, sum};
-use fiche::codec::deflate::{Inflate, Input, Pause};
+use fiche::codec::deflate::{Inflate, Input, Partitioner, Pause};
 use flate2::{Decompress, FlushDecompress};
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
 
@@ -67,6 +67,76 @@ fn front(name: &str, level: i32, partition: usize, data: &[u8], (part, of): (usi
     group(&format!("{name} inflating {what} partitions of {kib} KiB level {level}"), "MB/s", cases);
 }
 
+/// Where a piece is in a unit: between the paper's first and last offset, most of them where no partition begins.
+const OFFSETS: [usize; 6] = [32 << 10, 60_000, 100_000, 128 << 10, 170_000, 215 << 10];
+const UNIT: usize = 250_000;
+
+/// Pieces of 16 KiB out of units of 250,000 bytes: by decoding all, all up to the end of the piece, and the partitions
+/// that it is in, up to its end (Constantinescu et al., section 5).
+fn pieces(name: &str, data: &[u8]) {
+    const PIECE: usize = 16 << 10;
+    let mut partitioner = Partitioner::new(6).expect("a level");
+    let units: Vec<&[u8]> = data.chunks_exact(UNIT).collect();
+    let mut partitioned = |len: usize| -> Vec<(Vec<u8>, Vec<usize>)> {
+        let mut one = |unit: &&[u8]| {
+            let (mut stream, mut starts) = (Vec::new(), Vec::new());
+            for piece in unit.chunks(len) {
+                starts.push(stream.len());
+                partitioner.put(piece, &mut stream).expect("room");
+            }
+            (stream, starts)
+        };
+        units.iter().map(&mut one).collect()
+    };
+    let whole = partitioned(UNIT);
+    // Decodes up to `wanted` of each unit, however far the piece goes.
+    let by_unit = |all: bool| -> Run {
+        let (streams, mut inflate, mut room) = (whole.clone(), Inflate::new(), vec![0; UNIT]);
+        Box::new(move || {
+            let (mut count, mut total) = (0, 0u64);
+            for (stream, _) in &streams {
+                for from in OFFSETS {
+                    inflate.reset();
+                    let end = if all { UNIT } else { from + PIECE };
+                    let pause = inflate.run(&mut Input::new(stream, 0), &mut room[..end], &mut 0);
+                    assert_eq!(pause, Ok(Pause::Full));
+                    total = total.wrapping_add(sum(&room[from..from + PIECE]));
+                    // Millions of them are thousands.
+                    count += 1000;
+                }
+            }
+            (count, total)
+        })
+    };
+    let mut cases: Vec<Case<'_>> =
+        vec![("the whole unit".into(), by_unit(true)), ("up to its end".into(), by_unit(false))];
+    for kib in [64, 32, 16, 8] {
+        let (len, streams) = (kib << 10, partitioned(kib << 10));
+        let (mut inflate, mut room) = (Inflate::new(), vec![0; UNIT]);
+        let run = move || {
+            let (mut count, mut total) = (0, 0u64);
+            for (stream, starts) in &streams {
+                for from in OFFSETS {
+                    let (first, end) = (from / len, from + PIECE);
+                    for i in first..end.div_ceil(len) {
+                        let (start, stop) = (i * len, end.min((i + 1) * len));
+                        inflate.reset();
+                        let mut input = Input::new(&stream[starts[i]..], 0);
+                        let pause = inflate.run(&mut input, &mut room[start..stop], &mut 0);
+                        assert_eq!(pause, Ok(Pause::Full));
+                    }
+                    total = total.wrapping_add(sum(&room[from..end]));
+                    // Millions of them are thousands.
+                    count += 1000;
+                }
+            }
+            (count, total)
+        };
+        cases.push((format!("partitions of {kib} KiB"), Box::new(run)));
+    }
+    group(&format!("{name} 16 KiB out of 250000 bytes level 6"), "k/s", cases);
+}
+
 fn main() {
     println!("experiment,case,value,unit,time ratio to the first,checksum");
     for path in std::env::args().skip(1).filter(|arg| !arg.starts_with("--")) {
@@ -78,5 +148,6 @@ fn main() {
             front(&name, level, partition << 10, &data, (1, 1));
         }
         front(&name, 6, 32 << 10, &data, (1, 2));
+        pieces(&name, &data);
     }
 }
