@@ -138,8 +138,16 @@ pub fn run(args: Args) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The file to write.
+/// The file to write. What is in the way of its index is said before anything is compressed.
 fn create(args: &Args) -> Result<Output, Failed> {
+    let beside = stream::beside(&args.output);
+    if args.index == Place::Beside && !args.force && beside.exists() {
+        let error = std::io::Error::new(
+            std::io::ErrorKind::AlreadyExists,
+            "is there already; --force replaces it",
+        );
+        return Err(Failed::io(&beside, error));
+    }
     let output = Output::create(&args.output, args.force)?;
     match output.is_terminal() {
         true => Err(Failed::usage("compressed bytes are not for a terminal: name a file with -o")),

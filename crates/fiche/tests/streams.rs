@@ -270,6 +270,66 @@ fn partitions_are_spliced_as_they_are() {
 }
 
 #[test]
+fn partitions_end_where_records_do_behind_others_too() {
+    let lines: Vec<u8> = (0..9_000).flat_map(|i| format!("line {i}\n").into_bytes()).collect();
+    let other = partitioned(&lines[..3000], Options::default().partition(1 << 10));
+    let options = Options::default().partition(8 << 10).align(Split::Lines);
+    let mut writer = Writer::new(Vec::new(), options).unwrap();
+    writer.splice(&own(&other), 0..3).unwrap();
+    writer.write_all(&lines).unwrap();
+    let reader = own(&writer.finish().unwrap());
+    let ends: Vec<u64> = reader.unit_ends().map(Result::unwrap).collect();
+    assert!(ends[3..].iter().all(|&end| lines[(end - 3000) as usize - 1] == b'\n'));
+    let none = Writer::new(Vec::new(), Options::default().align(Split::Fixed(0)));
+    assert!(matches!(none, Err(Error::Invalid { .. })));
+}
+
+/// What a table or an index says of a file is held against the file.
+#[test]
+fn verify_finds_what_a_table_leaves_out() {
+    let mut random = Random(41);
+    let (one, two) = (random.bytes(5_000_000), b"what nobody sees".to_vec());
+    let frames: Vec<Vec<u8>> =
+        [&one, &two].map(|text| zstd::encode_all(text.as_slice(), 1).unwrap()).into();
+    let all = frames.concat();
+    let file = with_table(&all, &[(all.len() as u32, one.len() as u32)]);
+    let (source, reader): (Arc<dyn ReadAt>, _) = (Arc::new(file.clone()), own(&file));
+    let result = verify(&source, Some(&reader), &mut |_| Ok(()));
+    assert!(matches!(result, Err(Error::Changed { .. })), "{result:?}");
+    let table = [(frames[0].len() as u32, 5_000_000), (frames[1].len() as u32, two.len() as u32)];
+    let file = with_table(&all, &table);
+    let (source, reader): (Arc<dyn ReadAt>, _) = (Arc::new(file.clone()), own(&file));
+    assert_eq!(verify(&source, Some(&reader), &mut |_| Ok(())).unwrap(), 5_000_016);
+}
+
+/// Frames too long to be decoded to their end first: damage is found where all of one is read, and with an index
+/// before anything is.
+#[test]
+fn long_frames_are_held_against_their_checksums() {
+    let mut random = Random(42);
+    let content: Vec<u8> = random.bytes(70_000_000);
+    let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.include_checksum(true).unwrap();
+    // One that does not say how long it is, is decoded to be opened.
+    encoder.set_pledged_src_size(Some(content.len() as u64)).unwrap();
+    encoder.write_all(&content).unwrap();
+    let mut file = encoder.finish().unwrap();
+    let index = index_of(&file).unwrap();
+    let reader = open(&file, index.clone());
+    let mut read = vec![0; 1000];
+    reader.read_at(39_999_999, &mut read).unwrap();
+    assert!(read == content[39_999_999..][..1000]);
+    let middle = file.len() / 2;
+    file[middle] ^= 1;
+    let source: Arc<dyn ReadAt> = Arc::new(file.clone());
+    let result = open(&file, index).read_at(39_999_999, &mut read);
+    assert!(matches!(result, Err(Error::Corrupt { what: "zstd frame", .. })), "{result:?}");
+    let result = verify(&source, Some(&own(&file)), &mut |_| Ok(()));
+    assert!(matches!(result, Err(Error::Corrupt { .. })), "{result:?}");
+    assert!(index_of(&file).is_err());
+}
+
+#[test]
 fn joined_and_cut_files_have_no_index() {
     let mut random = Random(24);
     let content = content(&mut random, 200_000);
@@ -637,15 +697,23 @@ fn xz_files_are_read_by_blocks() {
     }
 }
 
+/// A frame that is passed over.
+#[cfg(feature = "lz4")]
+fn skipped_first() -> Vec<u8> {
+    [&[0x50, 0x2A, 0x4D, 0x18, 2, 0, 0, 0][..], b"ab"].concat()
+}
+
 #[cfg(feature = "lz4")]
 #[test]
 fn lz4_files_are_read_by_blocks() {
+    use lz4::liblz4::BlockChecksum;
     use lz4::{BlockMode, BlockSize, ContentChecksum, EncoderBuilder};
     let mut random = Random(34);
     let content = content(&mut random, 700_000);
     let pack = |piece: &[u8], checksum: ContentChecksum| {
         let mut builder = EncoderBuilder::new();
         builder.block_size(BlockSize::Max64KB).block_mode(BlockMode::Independent);
+        builder.block_checksum(BlockChecksum::NoBlockChecksum);
         let mut encoder = builder.checksum(checksum).build(Vec::new()).unwrap();
         encoder.write_all(piece).unwrap();
         let (file, done) = encoder.finish();
@@ -678,6 +746,15 @@ fn lz4_files_are_read_by_blocks() {
             }
         }
     }
+    // The checksum of a frame's content is looked at.
+    let mut hurt = pack(&random.bytes(300_000), ContentChecksum::ChecksumEnabled);
+    hurt[1000] ^= 1;
+    let result = Reader::open(Arc::new(hurt));
+    let is_found = matches!(&result, Err(Error::Corrupt { what: "content of an lz4 frame", .. }));
+    assert!(is_found, "{result:?}");
+    // Passed over, then a frame.
+    let behind = [&skipped_first()[..], &file].concat();
+    check_units(&behind, &content, 12);
     // Linked blocks are none that can be read alone.
     let mut encoder =
         EncoderBuilder::new().block_mode(BlockMode::Linked).build(Vec::new()).unwrap();
@@ -724,6 +801,9 @@ fn indexes_go_to_other_programs_and_come_back() {
     assert_eq!(gzi.len(), 8 + 16 * 16);
     import_index(&bgzf, &gzi, &mut back).unwrap();
     conformance(&open(&members, back), &content, 20);
+    for hostile in [&[0xFF; 8][..], &[0xFF; 24], &[1], &[]] {
+        assert!(import_index(&bgzf, &hostile.to_vec(), io::sink()).is_err());
+    }
     gzi[20] ^= 1;
     assert!(import_index(&bgzf, &gzi, io::sink()).is_err());
     let no_bgzf =

@@ -211,6 +211,9 @@ fn what_cannot_be_compressed_is_said() {
     place.ok(&["gzip", "file", "-o", "x.gz"]);
     assert!(place.fails(5, &["cat", "x.gz", "--index", "nothing"]).contains("nothing"));
     assert!(place.fails(5, &["gzip", "file", "-o", "x.gz"]).contains("is there already"));
+    fs::write(place.path("y.gz.fidx"), b"").unwrap();
+    let error = place.fails(5, &["gzip", "file", "-o", "y.gz", "--index", "beside"]);
+    assert!(error.contains("y.gz.fidx") && !place.path("y.gz").exists(), "{error}");
     assert!(place.fails(2, &["unpack", "x.gz"]).contains("gzip file"));
     let output = place.pipe(&["gzip", "-", "-o", "-"], b"by a pipe");
     assert_eq!(by("gzip", &["-dc"], &output.stdout).unwrap_or(b"by a pipe".to_vec()), b"by a pipe");

@@ -34,8 +34,20 @@ enum Frames {
     Lz4(lz4::Decoder),
 }
 
-/// A decoder, and where it stands. Takes 180 KB and the stored bytes of a unit, at most a MiB of them of a file that is no
-/// gzip and has no checksums of them.
+impl Frames {
+    fn format(&self) -> Format {
+        match self {
+            Frames::Zstd(_) => Format::Zstd,
+            #[cfg(feature = "lzma")]
+            Frames::Xz(_) => Format::Xz,
+            #[cfg(feature = "lz4")]
+            Frames::Lz4(_) => Format::Lz4,
+        }
+    }
+}
+
+/// A decoder, and where it stands. Takes 180 KB and the stored bytes of a unit; of one that is no gzip 64 MiB of these at most, up to 4 MiB of
+/// content, and what its own decoder takes: a window of up to 128 MiB, 256 MiB with xz.
 pub(super) struct Decoder {
     unit: Option<Unit>,
     /// The unit's bytes, as far as they were read, where those go on, and the bit of them that is next.
@@ -44,6 +56,9 @@ pub(super) struct Decoder {
     bit: usize,
     inflate: Inflate,
     frames: Option<Frames>,
+    /// Of frames: it has just come to the end of one; it was held against what is at the end of the unit's.
+    is_over: bool,
+    is_proved: bool,
     /// Content up to `at`, which is what is before byte `end` of the stream's content. Matches copy from no further back than `floor`;
     /// from `first` on it is the content itself.
     out: Vec<u8>,
@@ -62,6 +77,8 @@ impl Default for Decoder {
             bit: 0,
             inflate: Inflate::new(),
             frames: None,
+            is_over: false,
+            is_proved: false,
             out: vec![0; WINDOW + ROOM],
             at: 0,
             floor: 0,
@@ -76,15 +93,20 @@ fn corrupt(what: &'static str, pos: u64) -> Error {
 }
 
 /// Reads the stored bytes of a unit, and holds them against their checksum, which it returns.
-pub(super) fn load(source: &dyn ReadAt, unit: &Unit, stored: &mut Vec<u8>) -> Result<u32> {
+pub(super) fn load(
+    source: &dyn ReadAt,
+    unit: &Unit,
+    format: Format,
+    stored: &mut Vec<u8>,
+) -> Result<u32> {
     let bytes = unit.bytes();
-    let damaged = || corrupt("unit of a gzip file", bytes.start);
+    let damaged = || corrupt(format.unit_name(), bytes.start);
     if bytes.end > source.len() {
         return Err(damaged());
     }
     let need = bytes.end - bytes.start;
     if need > MOST {
-        return Err(Error::Limit { what: "a unit of a gzip file", need, allowed: MOST });
+        return Err(Error::Limit { what: "a unit of a file", need, allowed: MOST });
     }
     let len = usize::try_from(need).map_err(|_| damaged())?;
     stored.clear();
@@ -133,7 +155,7 @@ impl Decoder {
         if index.footer().format != Format::Gzip {
             return self.begin_frames(source, index, unit);
         }
-        load(source, &unit, &mut self.stored)?;
+        load(source, &unit, Format::Gzip, &mut self.stored)?;
         self.frames = None;
         self.bit = (unit.bits.start % 8) as usize;
         self.inflate.reset();
@@ -156,14 +178,28 @@ impl Decoder {
             return Err(corrupt("unit page", bytes.start));
         }
         let format = index.footer().format;
-        let is_checked = unit.stored.is_some() && bytes.end - bytes.start <= LOADED;
+        let is_checked = unit.stored.is_some();
         self.stored.clear();
         self.behind = bytes.start;
-        if is_checked || format == Format::Lz4 {
-            load(source, &unit, &mut self.stored)?;
+        if format == Format::Lz4 || is_checked && bytes.end - bytes.start <= LOADED {
+            load(source, &unit, format, &mut self.stored)?;
             self.behind = bytes.end;
+        } else if let Some(stored) = unit.stored {
+            // Too long to be kept: it is read twice.
+            let (mut checksum, mut pos) = (Crc32c::default(), bytes.start);
+            while pos < bytes.end {
+                let len = (bytes.end - pos).min(PIECE);
+                self.stored.resize(len as usize, 0);
+                source.read_at(pos, &mut self.stored)?;
+                checksum.update(&self.stored);
+                pos += len;
+            }
+            self.stored.clear();
+            if checksum.get() != stored && !cfg!(fuzzing) {
+                return Err(corrupt(format.unit_name(), bytes.start));
+            }
         }
-        let damaged = || corrupt(format.unit_name(), bytes.start);
+        (self.is_over, self.is_proved) = (false, false);
         self.frames = Some(match (format, self.frames.take()) {
             (Format::Zstd, Some(Frames::Zstd(mut decoder))) => {
                 decoder.reset();
@@ -182,10 +218,10 @@ impl Decoder {
                     Some(Frames::Lz4(decoder)) => decoder,
                     _ => lz4::Decoder::default(),
                 };
-                decoder.begin(&index.start(&unit)?, &self.stored).ok_or_else(damaged)?;
-                if decoder.len() != unit.len {
-                    return Err(damaged());
-                }
+                let begun = decoder.begin(&index.start(&unit)?, &self.stored);
+                begun
+                    .filter(|()| decoder.len() == unit.len)
+                    .ok_or_else(|| corrupt(format.unit_name(), bytes.start))?;
                 Frames::Lz4(decoder)
             }
             #[allow(unreachable_patterns)]
@@ -199,7 +235,7 @@ impl Decoder {
             while self.end < unit.end() {
                 self.go_on(source, &unit, unit.end())?;
             }
-            self.finish_frames(source, &unit).ok_or_else(damaged)??;
+            self.prove(source, &unit, format)?;
         }
         self.unit = Some(unit);
         Ok(())
@@ -218,32 +254,44 @@ impl Decoder {
         Ok(len > 0)
     }
 
-    /// Goes to the end of the frame or block whose content is all there; `None` where that is wrong.
-    fn finish_frames(&mut self, source: &dyn ReadAt, unit: &Unit) -> Option<Result<()>> {
-        loop {
-            match self.more(source, unit) {
-                Err(error) => return Some(Err(error)),
-                // It was at its end with the last byte of its content.
-                Ok(false) => return Some(Ok(())),
-                Ok(true) => {}
-            }
-            let stored = &self.stored[self.bit / 8..];
-            match self.frames.as_mut()? {
-                Frames::Zstd(decoder) => {
-                    let step = decoder.step(stored, &mut [])?;
-                    self.bit += 8 * step.used;
-                    if step.is_end {
-                        return Some(Ok(()));
-                    }
-                    (step.used > 0).then_some(())?;
-                }
+    /// Goes to the end of the frame or block whose content is all there, where there may be a checksum of it.
+    fn prove(&mut self, source: &dyn ReadAt, unit: &Unit, format: Format) -> Result<()> {
+        let damaged = || corrupt(format.unit_name(), unit.bytes().start);
+        while !self.is_proved {
+            self.is_proved = match &self.frames {
+                Some(Frames::Zstd(_)) => self.is_over,
                 #[cfg(feature = "lzma")]
-                Frames::Xz(decoder) => return decoder.finish(stored).then_some(Ok(())),
+                Some(Frames::Xz(decoder)) => decoder.is_over(),
                 // It was decoded at once.
                 #[cfg(feature = "lz4")]
-                Frames::Lz4(_) => return Some(Ok(())),
+                Some(Frames::Lz4(_)) => true,
+                None => true,
+            };
+            if self.is_proved {
+                break;
+            }
+            let has_more = self.more(source, unit)?;
+            let used = match self.frames.as_mut() {
+                Some(Frames::Zstd(decoder)) => {
+                    let step = decoder.step(&self.stored[self.bit / 8..], &mut []);
+                    let step = step.map_err(|error| error.at(Place::Pos(unit.bytes().start)))?;
+                    self.is_over = step.is_end;
+                    step.used
+                }
+                #[cfg(feature = "lzma")]
+                Some(Frames::Xz(decoder)) => {
+                    let step = decoder.step(&self.stored[self.bit / 8..], &mut []);
+                    step.map_err(|error| error.at(Place::Pos(unit.bytes().start)))?.0
+                }
+                _ => 0,
+            };
+            self.bit += 8 * used;
+            // libzstd itself says no where it is asked too often in vain.
+            if used == 0 && !has_more && !self.is_over {
+                return Err(damaged());
             }
         }
+        Ok(())
     }
 
     /// Takes the header and the window of a start.
@@ -309,6 +357,10 @@ impl Decoder {
             here.copy_from_slice(&self.out[from..from + now]);
             (offset, buf) = (offset + now as u64, rest);
         }
+        if let (Some(frames), true) = (&self.frames, self.end == unit.end()) {
+            let format = frames.format();
+            self.prove(source, &unit, format)?;
+        }
         // Where something failed it stands nowhere any more.
         self.unit = Some(unit);
         Ok(())
@@ -353,30 +405,31 @@ impl Decoder {
     fn go_on_frames(&mut self, source: &dyn ReadAt, unit: &Unit, end: usize) -> Result<()> {
         loop {
             let has_more = self.more(source, unit)?;
-            let damaged = || corrupt("unit", self.behind);
             let stored = &self.stored[self.bit / 8..];
             let out = &mut self.out[self.at..end];
             let step = match self.frames.as_mut() {
-                Some(Frames::Zstd(decoder)) => {
-                    decoder.step(stored, out).map(|step| (step.used, step.made))
-                }
+                Some(Frames::Zstd(decoder)) => decoder.step(stored, out).map(|step| {
+                    self.is_over = step.is_end;
+                    (step.used, step.made)
+                }),
                 #[cfg(feature = "lzma")]
                 Some(Frames::Xz(decoder)) => decoder.step(stored, out),
                 #[cfg(feature = "lz4")]
-                Some(Frames::Lz4(decoder)) => {
-                    Some((0, decoder.step(out))).filter(|(_, made)| *made > 0)
-                }
-                None => None,
+                Some(Frames::Lz4(decoder)) => Ok((0, decoder.step(out))),
+                None => Ok((0, 0)),
             };
-            let (used, made) = step.ok_or_else(damaged)?;
+            let (used, made) = step.map_err(|error| error.at(Place::Pos(unit.bytes().start)))?;
             self.bit += 8 * used;
             self.at += made;
             self.end += made as u64;
             if made > 0 {
                 return Ok(());
             }
-            if used == 0 && !has_more {
-                return Err(corrupt("unit", self.behind));
+            // libzstd itself says no where it is asked too often in vain.
+            let may_go_on = has_more && matches!(self.frames, Some(Frames::Zstd(_)));
+            if used == 0 && !may_go_on {
+                let format = self.frames.as_ref().map_or(Format::Gzip, Frames::format);
+                return Err(corrupt(format.unit_name(), unit.bytes().start));
             }
         }
     }

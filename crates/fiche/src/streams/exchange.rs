@@ -98,19 +98,21 @@ pub fn export_index(
 }
 
 fn export_points(reader: &Reader, out: &mut impl Write) -> Result<()> {
-    let mut units: Vec<(Unit, Vec<u8>)> = Vec::new();
-    for number in 0..reader.units() {
-        let unit = reader.unit(number)?;
-        let window = match reader.start(&unit)? {
+    let window_of = |unit: &Unit| -> Result<Option<Vec<u8>>> {
+        Ok(match reader.start(unit)? {
             None => Some(Vec::new()),
             Some(start) => super::decoder::window_of(&start).ok_or(Error::Corrupt {
                 what: "start of a unit",
                 at: Place::Pos(unit.start.start),
             })?,
-        };
-        // None where it begins within a block.
-        if let Some(window) = window {
-            units.push((unit, window));
+        })
+    };
+    // All but those that begin within a block. Their windows are read when they are written.
+    let mut units: Vec<Unit> = Vec::new();
+    for number in 0..reader.units() {
+        let unit = reader.unit(number)?;
+        if window_of(&unit)?.is_some() {
+            units.push(unit);
         }
     }
     let spacing = reader.len().div_ceil(units.len().max(1) as u64).max(WINDOW as u64 + 1);
@@ -124,7 +126,7 @@ fn export_points(reader: &Reader, out: &mut impl Write) -> Result<()> {
     head.put_u32(word(spacing)?);
     head.put_u32(WINDOW as u32);
     head.put_u32(word(units.len() as u64)?);
-    for (unit, _) in &units {
+    for unit in &units {
         let pos = unit.bits.start.div_ceil(8);
         head.put_u64(pos);
         head.put_u64(unit.offset);
@@ -132,10 +134,11 @@ fn export_points(reader: &Reader, out: &mut impl Write) -> Result<()> {
     }
     out.write_all(&head)?;
     let mut whole = vec![0; WINDOW];
-    for (_, window) in &units {
+    for unit in &units {
+        let window = window_of(unit)?.unwrap_or_default();
         let (zeros, rest) = whole.split_at_mut(WINDOW - window.len());
         zeros.fill(0);
-        rest.copy_from_slice(window);
+        rest.copy_from_slice(&window);
         out.write_all(&whole)?;
     }
     Ok(())
@@ -198,13 +201,20 @@ fn points(source: &Arc<dyn ReadAt>, index: &dyn ReadAt) -> Result<(Vec<Point>, u
 fn check_members(source: &dyn ReadAt, index: &dyn ReadAt) -> Result<()> {
     let what = || Error::Changed { what: "the compressed file" };
     let members = bgzf::members(source)?.ok_or_else(what)?;
+    let mut head = [0; 8];
+    let short = Error::Corrupt { what: "index of bgzip", at: Place::Pos(0) };
+    if index.len() < 8 {
+        return Err(short);
+    }
+    index.read_at(0, &mut head)?;
+    let count = Take::new(&head, "index of bgzip", 0).u64()?;
+    if count.checked_mul(16).and_then(|len| len.checked_add(8)) != Some(index.len()) {
+        return Err(short);
+    }
     let mut bytes = vec![0; usize::try_from(index.len()).map_err(|_| what())?];
     index.read_at(0, &mut bytes)?;
     let mut take = Take::new(&bytes, "index of bgzip", 0);
-    let count = take.u64()?;
-    if index.len() != 8 + count.saturating_mul(16) {
-        return Err(take.corrupt());
-    }
+    take.u64()?;
     for i in 1..=count {
         let place = (take.u64()?, take.u64()?);
         if usize::try_from(i).ok().and_then(|i| members.get(i)) != Some(&place) {

@@ -52,7 +52,7 @@
 //! Where a stored block or the end of a member fills up a byte, it is a byte of the stream. A member that begins within a unit has
 //! no window.
 //!
-//! A unit of a zstd file is a frame with content and the frames without any behind it, whole bytes; it has no start. A unit of an xz file is a
+//! A unit of a zstd file is a frame with content and the frames without any behind it, of the first also those before it, whole bytes; it has no start. A unit of an xz file is a
 //! block and what stands behind it up to the next, whole bytes. Its start:
 //!
 //! | size | field | meaning |
@@ -150,16 +150,21 @@ impl Format {
         const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
         const LZ4: [u8; 4] = [0x04, 0x22, 0x4D, 0x18];
         const XZ: [u8; 6] = [0xFD, b'7', b'z', b'X', b'Z', 0];
-        // Of these frames sixteen are passed over.
-        let is_skipped = first.get(1..4) == Some(&[0x2A, 0x4D, 0x18])
-            && first.first().is_some_and(|byte| byte >> 4 == 5);
         match first {
             _ if first.starts_with(&MAGIC) => Some(Format::Gzip),
-            _ if first.starts_with(&ZSTD) || is_skipped => Some(Format::Zstd),
+            _ if first.starts_with(&ZSTD) => Some(Format::Zstd),
             _ if first.starts_with(&XZ) => Some(Format::Xz),
             _ if first.starts_with(&LZ4) => Some(Format::Lz4),
             _ => None,
         }
+    }
+
+    /// Bytes of the frame that these are the first eight of, if it is one of those that are passed over.
+    pub(super) fn skipped(first: &[u8]) -> Option<u64> {
+        let mut take = Take::new(first, "frame", 0);
+        let is_skipped = take.u32().ok()? & !15 == 0x184D_2A50;
+        let len = 8 + u64::from(take.u32().ok()?);
+        is_skipped.then_some(len)
     }
 
     /// A unit, as errors call it.

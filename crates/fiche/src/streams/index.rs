@@ -150,7 +150,7 @@ impl<W: Write> IndexWriter<W> {
 pub(crate) struct Index {
     source: Arc<dyn ReadAt>,
     footer: Footer,
-    pages: Vec<OnceLock<Page>>,
+    pages: Vec<OnceLock<Box<Page>>>,
 }
 
 impl Index {
@@ -198,7 +198,7 @@ impl Index {
         if let Some(page) = cell.get() {
             return Ok(page);
         }
-        let loaded = load_page(&self.source, page, self.footer.is_inside)?;
+        let loaded = Box::new(load_page(&self.source, page, self.footer.is_inside)?);
         Ok(cell.get_or_init(|| loaded))
     }
 

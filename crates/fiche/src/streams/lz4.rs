@@ -1,7 +1,7 @@
 //! lz4 files: frames of blocks, each of which is decoded by itself unless the frame says otherwise.
 
 use ::lz4::block::decompress_to_buffer;
-use xxhash_rust::xxh32::xxh32;
+use xxhash_rust::xxh32::{Xxh32, xxh32};
 
 use super::format::Format;
 use super::index::{About, IndexWriter, NewUnit};
@@ -56,7 +56,8 @@ impl Frame {
     }
 }
 
-/// An index of a file. Only who decodes a block knows how long it is: so all of it is decoded.
+/// An index of a file. Only who decodes a block knows how long it is: so all of it is decoded, and held against
+/// what the frames say of their content.
 ///
 /// # Errors
 /// [`Error::Invalid`] where blocks depend on one another.
@@ -91,15 +92,36 @@ pub(super) fn index(file: &dyn ReadAt) -> Result<Option<Vec<u8>>> {
         let (flags, sizes) = (take.u8()?, take.u8()?);
         let frame = Frame::parse(flags, sizes, pos)?;
         let len = 4 + 2 + 8 * u64::from(flags >> 3 & 1) + 4 * u64::from(flags & 1);
-        let sum = head.get(len as usize).copied().ok_or_else(|| corrupt(pos))?;
-        if (xxh32(&head[4..len as usize], 0) >> 8) as u8 != sum {
+        let check = head.get(len as usize).copied().ok_or_else(|| corrupt(pos))?;
+        if (xxh32(&head[4..len as usize], 0) >> 8) as u8 != check {
             return Err(Error::Corrupt { what: "lz4 frame", at: Place::Pos(pos) });
         }
+        let said = match flags >> 3 & 1 {
+            1 => Some(take.u64()?),
+            _ => None,
+        };
         pos += len + 1;
+        let (mut checksum, mut sum) = (Xxh32::new(0), 0);
         loop {
             let word = Take::new(&read(pos, 4)?, "lz4 frame", pos).u32()?;
             if word == 0 {
-                pos += 4 + 4 * u64::from(frame.has_content_checksum);
+                pos += 4;
+                let is_wrong = |found: u32| found != checksum.digest();
+                if frame.has_content_checksum {
+                    if is_wrong(Take::new(&read(pos, 4)?, "lz4 frame", pos).u32()?) {
+                        return Err(Error::Corrupt {
+                            what: "content of an lz4 frame",
+                            at: Place::Pos(pos),
+                        });
+                    }
+                    pos += 4;
+                }
+                if said.is_some_and(|said| said != sum) {
+                    return Err(Error::Corrupt {
+                        what: "length of an lz4 frame",
+                        at: Place::Pos(pos),
+                    });
+                }
                 break;
             }
             let all = 4 + u64::from(word & !RAW) + 4 * u64::from(frame.has_checksums);
@@ -109,7 +131,10 @@ pub(super) fn index(file: &dyn ReadAt) -> Result<Option<Vec<u8>>> {
             stored.resize(all as usize, 0);
             file.read_at(pos, &mut stored)?;
             let start = [flags, sizes];
-            let content = decoder.decode(&start, &stored).ok_or_else(|| corrupt(pos))?.len() as u64;
+            let content = decoder.decode(&start, &stored).ok_or_else(|| corrupt(pos))?;
+            checksum.update(content);
+            let content = content.len() as u64;
+            sum += content;
             if content > 0 {
                 let writer = match &mut index {
                     Some(writer) => writer,

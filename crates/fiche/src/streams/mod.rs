@@ -34,7 +34,6 @@ mod reader;
 mod recount;
 mod scan;
 mod verify;
-#[cfg(feature = "zlib")]
 mod writer;
 #[cfg(feature = "lzma")]
 mod xz;
@@ -46,5 +45,4 @@ pub use reader::{Reader, recognise};
 pub use recount::index_file;
 pub use scan::{IndexOptions, index};
 pub use verify::verify;
-#[cfg(feature = "zlib")]
 pub use writer::{Options, Writer};

@@ -18,14 +18,20 @@ use crate::envelope::ends_with_trailer;
 use crate::error::{Error, Result};
 use crate::io::{ReadAt, within};
 
-/// Decoders that are kept for reads that go on where one stands.
+/// Decoders that are kept for reads that go on where one stands; of what is no gzip, whose windows may be large, fewer.
 const KEPT: usize = 8;
+const KEPT_FRAMES: usize = 2;
+/// Frames that are passed over in search of one that says what a file is.
+const MOST_SKIPPED: usize = 64;
 
 /// A standard compressed file that is open for reading; itself the bytes of its content.
 ///
 /// Cheap to clone, and shared by any number of threads. A read decodes from the start of the unit it is in, or from where
-/// an earlier read ended if that is nearer; what is stored of a unit is held against its checksum before. Takes some 200 KB and the
-/// stored bytes of a unit for each of up to eight decoders, and what the index takes.
+/// an earlier read ended if that is nearer. What is stored of a unit is held against its checksum before, if the index has one; without, a unit
+/// of BGZF or lz4, or of zstd or xz with up to 4 MiB of content, is decoded to its end and held against the checksum there, if there is one,
+/// and of a longer one that is done once all of it was read. Of gzip it takes some 200 KB and the
+/// stored bytes of a unit for each of up to eight decoders; of others what their windows take, up to 128 MiB of zstd and 256 MiB of xz, for two. And
+/// what the index takes.
 #[derive(Clone)]
 pub struct Reader {
     inner: Arc<Inner>,
@@ -47,13 +53,23 @@ pub fn recognise(source: &dyn ReadAt) -> Result<Option<Format>> {
     if source.as_distant().is_some() && ends_with_trailer(source)? {
         return Ok(None);
     }
-    let mut first = vec![0; source.len().min(6) as usize];
-    source.read_at(0, &mut first)?;
-    Ok(Format::of(&first))
+    let (mut pos, mut first) = (0, Vec::new());
+    // Frames that are passed over stand before those of zstd and of lz4.
+    for _ in 0..MOST_SKIPPED {
+        first.resize(source.len().saturating_sub(pos).min(8) as usize, 0);
+        source.read_at(pos, &mut first)?;
+        match Format::skipped(&first) {
+            Some(len) => pos = pos.saturating_add(len),
+            None => break,
+        }
+    }
+    let found = Format::of(&first);
+    // What is gzip or xz begins so.
+    let is_framed = matches!(found, Some(Format::Zstd | Format::Lz4));
+    Ok(found.filter(|_| pos == 0 || is_framed).or((pos > 0).then_some(Format::Zstd)))
 }
 
 /// What is known of a unit as it is stored.
-#[cfg(feature = "zlib")]
 pub(super) struct StoredUnit {
     pub len: u64,
     pub stored: u32,
@@ -73,7 +89,8 @@ impl Reader {
     /// of xz; of lz4, all of which is decoded for that. `None` for any other.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the index is damaged, [`Error::Unsupported`] when a newer version wrote it, [`Error::Io`].
+    /// [`Error::Corrupt`] when the index or the file is damaged, [`Error::Unsupported`] when a newer version wrote it,
+    /// [`Error::Invalid`] for an lz4 file whose blocks depend on one another, [`Error::Limit`], [`Error::Io`].
     pub fn open(source: Arc<dyn ReadAt>) -> Result<Option<Reader>> {
         let inside = Reader::inside(source.clone())?;
         if inside.is_some() {
@@ -107,11 +124,24 @@ impl Reader {
         Ok(index.map(|index| Reader::new(source, index)))
     }
 
+    /// What the file says of itself, without the index that it may have been opened by, and whatever a table says.
+    pub(super) fn plain(&self) -> Result<Option<Index>> {
+        let index = match self.format() {
+            Format::Zstd => Some(zstd::walk(&self.inner.source)?),
+            #[cfg(feature = "lzma")]
+            Format::Xz => xz::index(&self.inner.source)?,
+            #[cfg(feature = "lz4")]
+            Format::Lz4 => lz4::index(&self.inner.source)?,
+            _ => None,
+        };
+        index.map(|index| Index::open(Arc::new(index))).transpose()
+    }
+
     /// Opens a file by an index of its own, as [`index`](super::index()) makes it.
     ///
     /// # Errors
     /// [`Error::Changed`] when the index is that of another file, or the file has changed since, as far as its length and some of its
-    /// bytes tell: of a file that is far away the length alone. All that is read of it is held against checksums. Those of
+    /// bytes tell: of a file that is far away the length alone. All that is read of it is held against checksums that the index has. Those of
     /// [`open`](Reader::open).
     pub fn with_index(source: Arc<dyn ReadAt>, index: Arc<dyn ReadAt>) -> Result<Reader> {
         let index = Index::open(index)?;
@@ -254,14 +284,17 @@ impl Reader {
     }
 
     /// A unit that is whole bytes and copies from nothing before it, as it is stored: verified.
-    #[cfg(feature = "zlib")]
     pub(super) fn stored_unit(&self, number: u64, bytes: &mut Vec<u8>) -> Result<StoredUnit> {
         let unit = self.inner.index.unit(number)?;
         let lines = self.inner.index.lines_in(number)?;
         let is_whole = unit.bits.start % 8 == 0 && unit.bits.end % 8 == 0 && unit.start.is_empty();
         let content = unit.content.filter(|_| is_whole);
-        let stored = super::decoder::load(&self.inner.source, &unit, bytes)?;
+        let stored = super::decoder::load(&self.inner.source, &unit, self.format(), bytes)?;
         Ok(StoredUnit { len: unit.len, stored, content, lines })
+    }
+
+    fn kept(&self) -> usize {
+        if self.format() == Format::Gzip { KEPT } else { KEPT_FRAMES }
     }
 
     /// A decoder that stands before the byte at `offset`, near if one does.
@@ -273,7 +306,7 @@ impl Reader {
             match nearest {
                 Some(i) if all[i].way_to(offset).is_some() => return Ok(all.remove(i)),
                 // The one that was not used for longest.
-                Some(_) if all.len() >= KEPT => all.remove(0),
+                Some(_) if all.len() >= self.kept() => all.remove(0),
                 _ => Decoder::default(),
             }
         };
@@ -299,7 +332,7 @@ impl ReadAt for Reader {
             let result = decoder.read(&self.inner.source, offset, here);
             {
                 let mut all = self.inner.decoders.lock().unwrap_or_else(PoisonError::into_inner);
-                if all.len() >= KEPT {
+                if all.len() >= self.kept() {
                     all.remove(0);
                 }
                 all.push(decoder);

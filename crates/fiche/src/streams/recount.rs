@@ -44,9 +44,11 @@ pub fn index_file(
             source.read_at(pos, &mut piece[..len])?;
             stored.update(&piece[..len]);
             pos += len as u64;
+            each(len as u64)?;
         }
         let (mut offset, mut lines) = (unit.offset, 0);
         while offset < unit.end() {
+            each(0)?;
             let len = piece.len().min((unit.end() - offset) as usize);
             reader.read_at(offset, &mut piece[..len])?;
             lines += memchr::memchr_iter(b'\n', &piece[..len]).count() as u64;
@@ -61,7 +63,6 @@ pub fn index_file(
             lines: options.counts_lines().then_some(lines),
         };
         writer.put(&unit, start.as_deref())?;
-        each(bytes.end - bytes.start)?;
     }
     let (stored_len, digest) = (source.len(), sampled(source)?);
     writer.finish(&About { format, is_inside: false, stored_len, digest }).map(drop)
@@ -76,7 +77,8 @@ struct Counted<'a, R> {
 impl<R: std::io::Read> std::io::Read for Counted<'_, R> {
     fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
         let len = self.source.read(buf)?;
-        (self.each)(len as u64).map_err(crate::io::into_io)?;
+        // Whatever it is, it ends the reading.
+        (self.each)(len as u64).map_err(std::io::Error::other)?;
         Ok(len)
     }
 }

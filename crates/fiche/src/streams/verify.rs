@@ -13,19 +13,35 @@ use crate::io::{Cursor, ReadAt};
 const STEP: usize = 256 << 10;
 
 /// Inflates all of a gzip file, each member held against its checksum and its length; with a reader, each piece of that
-/// against what the reader gives for it. Of any other file decodes all that the reader has. `each` is told of every piece how long it was, and may end it all. Returns the length of the
+/// against what the reader gives for it. Of any other file decodes all that the reader has, and holds what it knows of units against what the
+/// file says of them. `each` is told of every piece how long it was, and may end it all. Returns the length of the
 /// content.
 ///
 /// # Errors
-/// [`Error::Corrupt`] at the first damage; [`Error::Changed`] where the index tells of other content; those of reading.
+/// [`Error::Corrupt`] at the first damage, and where the reader gives other content; [`Error::Changed`] where the index tells of more or less, or of
+/// other units; those of reading.
 pub fn verify(
     source: &Arc<dyn ReadAt>,
     reader: Option<&Reader>,
     each: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<u64> {
+    let other = || Error::Changed { what: "the compressed file" };
     if recognise(source)?.is_some_and(|format| format != Format::Gzip) {
         let what = "this file is verified by a reader of it";
         let reader = reader.ok_or_else(|| Error::invalid(what))?;
+        // Whatever an index or a table says, the file says it, too.
+        if let Some(plain) = reader.plain()? {
+            let is_same = plain.footer().units() == reader.units() && plain.len() == reader.len();
+            for number in 0..if is_same { reader.units() } else { 0 } {
+                let (found, known) = (plain.unit(number)?, reader.unit(number)?);
+                if (found.offset, found.len, found.bits) != (known.offset, known.len, known.bits) {
+                    return Err(other());
+                }
+            }
+            if !is_same {
+                return Err(other());
+            }
+        }
         let (mut offset, mut piece) = (0, vec![0; STEP]);
         while offset < reader.len() {
             let len = STEP.min((reader.len() - offset) as usize);
@@ -38,7 +54,6 @@ pub fn verify(
     let mut gunzip = Gunzip::new(Cursor::new(source.clone()));
     let (mut front, mut back) = (vec![0; STEP], vec![0; STEP]);
     let mut offset = 0;
-    let other = || Error::Changed { what: "the compressed file" };
     loop {
         let len = match gunzip.read(&mut front) {
             Ok(0) => break,

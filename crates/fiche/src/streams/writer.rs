@@ -10,7 +10,9 @@ use super::index::{About, IndexWriter, NewUnit, members};
 use super::reader::Reader;
 use super::scan::Sampler;
 use super::zstd;
-use crate::codec::deflate::{LAST_BLOCK, MAGIC, Partitioner};
+#[cfg(feature = "zlib")]
+use crate::codec::deflate::Partitioner;
+use crate::codec::deflate::{LAST_BLOCK, MAGIC};
 use crate::error::{Error, Result};
 use crate::io::into_io;
 use crate::parallel::{Pipeline, default_threads};
@@ -102,6 +104,9 @@ impl Options {
         if self.name.as_ref().is_some_and(|name| name.contains(&0)) {
             return Err(Error::invalid("a name has no zero byte"));
         }
+        if self.split == Some(Split::Fixed(0)) {
+            return Err(Error::invalid("a record has at least one byte"));
+        }
         self.packer().map(drop)
     }
 
@@ -114,7 +119,10 @@ impl Options {
     fn packer(&self) -> Result<Packer> {
         let level = self.level_of();
         match self.format {
+            #[cfg(feature = "zlib")]
             Format::Gzip => Partitioner::new(level).map(Box::new).map(Packer::Gzip),
+            #[cfg(not(feature = "zlib"))]
+            Format::Gzip => Err(self.format.not_compiled_in()),
             Format::Zstd => zstd::Encoder::new(level).map(Packer::Zstd),
             Format::Xz | Format::Lz4 => {
                 Err(Error::invalid("gzip and zstd files are written, others only read"))
@@ -196,7 +204,7 @@ pub struct Writer<W: Write> {
     found: Vec<Found>,
     /// Ends of records in the pending content and behind it.
     ends: std::collections::VecDeque<u64>,
-    /// Content that is no partition yet, from `offset` of the content on.
+    /// Content that is no partition yet, from `offset` of what was written on.
     pending: Vec<u8>,
     offset: u64,
     /// Partitions that are not under way yet.
@@ -272,6 +280,11 @@ impl<W: Write> Writer<W> {
         if self.failed {
             return Err(Error::Poisoned);
         }
+        // What is found in much at once would be much to keep.
+        bytes.chunks(TASK).try_for_each(|some| self.take_some(some))
+    }
+
+    fn take_some(&mut self, bytes: &[u8]) -> Result<()> {
         if let Some(splitter) = &mut self.splitter {
             splitter.take(bytes, &mut self.found)?;
             self.ends.extend(self.found.drain(..).map(|found| found.range.end));
@@ -381,7 +394,6 @@ impl<W: Write> Writer<W> {
                 content,
                 lines,
             };
-            self.offset += unit.len;
             self.put(Ok((std::mem::take(&mut bytes), vec![partition])))?;
         }
         Ok(())
@@ -464,6 +476,7 @@ impl<W: Write> Write for Writer<W> {
 
 /// What a thread compresses with.
 enum Packer {
+    #[cfg(feature = "zlib")]
     Gzip(Box<Partitioner>),
     Zstd(zstd::Encoder),
 }
@@ -475,6 +488,7 @@ fn pack(packer: &mut Packer, pieces: &Pieces, lines: bool) -> Packed {
     for &end in &pieces.ends {
         let (content, from) = (&pieces.content[start..end], out.len());
         match packer {
+            #[cfg(feature = "zlib")]
             Packer::Gzip(partitioner) => partitioner.put(content, &mut out)?,
             Packer::Zstd(encoder) => encoder.put(content, &mut out)?,
         }

@@ -12,10 +12,12 @@ use crate::wire::{Digest, Put, Take, crc32};
 pub(super) const MAGIC: [u8; 6] = [0xFD, b'7', b'z', b'X', b'Z', 0];
 /// Of a stream: its header, and its footer.
 const ENDS: u64 = 12;
-/// The longest table of blocks that is read: some 16 million.
-const LONGEST: u64 = 256 << 20;
+/// The longest table of blocks that is read: some ten million.
+const LONGEST: u64 = 64 << 20;
+/// The shortest block: a header, and as good as nothing.
+const SHORTEST: u64 = 5;
 /// What decoding may take; the strongest preset takes 65 MiB.
-const MEMORY: u64 = 1 << 30;
+const MEMORY: u64 = 256 << 20;
 
 fn corrupt(what: &'static str, pos: u64) -> Error {
     Error::Corrupt { what, at: Place::Pos(pos) }
@@ -96,7 +98,11 @@ fn stream(file: &dyn ReadAt, mut end: u64) -> Result<(u64, Vec<Block>)> {
     let (mut lens, mut all) = (Vec::with_capacity(count), 0u64);
     for _ in 0..count {
         let (unpadded, content) = (take.varint()?, take.varint()?);
-        let len = unpadded.checked_next_multiple_of(4).ok_or_else(|| take.corrupt())?;
+        let len = unpadded.checked_next_multiple_of(4).filter(|_| unpadded >= SHORTEST);
+        let len = len.ok_or_else(|| take.corrupt())?;
+        if len > table_at {
+            return Err(take.corrupt());
+        }
         all = all.checked_add(len).ok_or_else(|| take.corrupt())?;
         lens.push((len, content));
     }
@@ -140,28 +146,28 @@ impl Decoder {
     }
 
     /// Decodes on: bytes used and made.
-    pub fn step(&mut self, stored: &[u8], out: &mut [u8]) -> Option<(usize, usize)> {
+    ///
+    /// # Errors
+    /// [`Error::Limit`] where it takes too much memory, [`Error::Corrupt`].
+    pub fn step(&mut self, stored: &[u8], out: &mut [u8]) -> Result<(usize, usize)> {
         let here = &stored[..stored.len().min(usize::try_from(self.left).unwrap_or(usize::MAX))];
         let before = (self.stream.total_in(), self.stream.total_out());
         match self.stream.process(here, out, Action::Run) {
             Ok(Status::Ok | Status::GetCheck) => {}
+            Err(liblzma::stream::Error::MemLimit) => {
+                let need = MEMORY + 1;
+                return Err(Error::Limit { what: "decoding an xz block", need, allowed: MEMORY });
+            }
             // There was nothing to do: what is asked for twice is not there.
-            Ok(_) | Err(_) => return None,
+            Ok(_) | Err(_) => return Err(corrupt("xz block", 0)),
         }
         let used = self.stream.total_in() - before.0;
         self.left -= used;
-        Some((used as usize, (self.stream.total_out() - before.1) as usize))
+        Ok((used as usize, (self.stream.total_out() - before.1) as usize))
     }
 
-    /// Goes to the end of the block, where its check is; false where that is wrong.
-    pub fn finish(&mut self, stored: &[u8]) -> bool {
-        let mut rest = stored;
-        while self.left > 0 {
-            match self.step(rest, &mut []) {
-                Some((used, 0)) if used > 0 => rest = &rest[used..],
-                _ => return false,
-            }
-        }
-        true
+    /// True behind the block and its check.
+    pub fn is_over(&self) -> bool {
+        self.left == 0
     }
 }

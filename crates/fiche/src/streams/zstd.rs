@@ -3,7 +3,8 @@
 
 use ::zstd::bulk::Compressor;
 use ::zstd::zstd_safe::{
-    CParameter, DCtx, InBuffer, OutBuffer, ResetDirective, compress_bound, get_frame_content_size,
+    CParameter, DCtx, InBuffer, OutBuffer, ResetDirective, compress_bound, get_error_name,
+    get_frame_content_size,
 };
 
 use super::format::Format;
@@ -88,20 +89,26 @@ pub(super) fn index(file: &dyn ReadAt) -> Result<Option<Vec<u8>>> {
         }
         return frames.finish(file.len()).map(Some);
     }
-    if file.as_distant().is_some() {
-        return Ok(None);
+    match file.as_distant() {
+        Some(_) => Ok(None),
+        None => walk(file).map(Some),
     }
-    let (mut frames, mut pos) = (frames()?, 0);
+}
+
+/// The same from the frames alone, whatever a table says of them.
+pub(super) fn walk(file: &dyn ReadAt) -> Result<Vec<u8>> {
+    let index = IndexWriter::new(Vec::new(), 0)?;
+    let (mut frames, mut pos) = (Frames { index, pending: 0 }, 0);
     while pos < file.len() {
         let (len, content) = frame(file, pos)?;
         frames.put(pos, content)?;
         pos += len;
     }
-    frames.finish(file.len()).map(Some)
+    frames.finish(file.len())
 }
 
 /// Stored and decoded lengths of all frames, as the table at the end tells them; `None` where there is none, or
-/// it tells of another file.
+/// it tells of another file. The checksums that it may have are not looked at: frames have their own.
 fn table(file: &dyn ReadAt) -> Result<Option<Vec<(u64, u64)>>> {
     const CHECKSUMS: u8 = 0x80;
     const RESERVED: u8 = 0x7C;
@@ -196,7 +203,7 @@ fn count(file: &dyn ReadAt, pos: u64, len: u64) -> Result<u64> {
             bytes = looked.at(pos + at, (len - at).min(1 << 20))?;
             (at, used) = (at + bytes.len() as u64, 0);
         }
-        let step = decoder.step(&bytes[used..], &mut room).ok_or_else(|| corrupt(pos))?;
+        let step = decoder.step(&bytes[used..], &mut room).map_err(|e| e.at(Place::Pos(pos)))?;
         (used, sum) = (used + step.used, sum + step.made as u64);
         if step.is_end {
             return Ok(sum);
@@ -234,7 +241,11 @@ impl Encoder {
 
 /// The frame behind all others that tells of them: stored and decoded lengths.
 pub(super) fn table_of(frames: &[(u64, u64)]) -> Result<Vec<u8>> {
-    let limit = |need| Error::Limit { what: "a seekable zstd file", need, allowed: 1 << 27 };
+    const MOST: u64 = 1 << 27;
+    let limit = |need| Error::Limit { what: "a seekable zstd file", need, allowed: MOST };
+    if frames.len() as u64 > MOST {
+        return Err(limit(frames.len() as u64));
+    }
     let size = frames.len() as u64 * 8 + FOOTER;
     let mut out = Vec::with_capacity((size + HEADER) as usize);
     out.put_u32(TABLE);
@@ -275,10 +286,28 @@ impl Decoder {
         }
     }
 
-    /// Decodes on; `None` where the bytes are no frame.
-    pub fn step(&mut self, stored: &[u8], out: &mut [u8]) -> Option<Step> {
+    /// Decodes on.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] where it takes too much memory, [`Error::Unsupported`] where it takes a dictionary,
+    /// [`Error::Corrupt`].
+    pub fn step(&mut self, stored: &[u8], out: &mut [u8]) -> Result<Step> {
+        /// What libzstd calls them.
+        const MEMORY: &str = "Frame requires too much memory for decoding";
+        const DICTIONARY: &str = "Dictionary mismatch";
         let (mut input, mut output) = (InBuffer::around(stored), OutBuffer::around(out));
-        let hint = self.0.decompress_stream(&mut output, &mut input).ok()?;
-        Some(Step { used: input.pos(), made: output.pos(), is_end: hint == 0 })
+        match self.0.decompress_stream(&mut output, &mut input) {
+            Ok(hint) => Ok(Step { used: input.pos(), made: output.pos(), is_end: hint == 0 }),
+            Err(code) => Err(match get_error_name(code) {
+                MEMORY => {
+                    let what = "the window of a zstd frame (zstd --long)";
+                    Error::Limit { what, need: 1 << 28, allowed: 1 << 27 }
+                }
+                DICTIONARY => {
+                    Error::Unsupported { what: "a zstd dictionary of its own,", found: 0 }
+                }
+                _ => corrupt(0),
+            }),
+        }
     }
 }

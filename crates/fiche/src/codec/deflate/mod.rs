@@ -34,4 +34,7 @@ pub(crate) use gunzip::{MAGIC, Watch, Watched};
 pub(crate) use inflate::Marks;
 pub use inflate::{Fault, Inflate, Input, Pause, WINDOW};
 #[cfg(feature = "zlib")]
-pub use partition::{FLUSH, LAST_BLOCK, Partitioner};
+pub use partition::{FLUSH, Partitioner};
+
+/// What the last partition is followed by: a block of nothing, which says that it is the last.
+pub const LAST_BLOCK: [u8; 2] = [3, 0];

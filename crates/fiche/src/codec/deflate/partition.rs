@@ -7,9 +7,6 @@ use libdeflater::{CompressionLvl, Compressor};
 use super::{Inflate, Input, Pause};
 use crate::error::{Error, Place, Result};
 
-/// What the last partition is followed by: a block of nothing, which says that it is the last.
-pub const LAST_BLOCK: [u8; 2] = [3, 0];
-
 /// What every partition ends with: a stored block of nothing, from its length on, on a whole byte.
 pub const FLUSH: [u8; 4] = [0, 0, 0xFF, 0xFF];
 
