@@ -203,4 +203,8 @@ fn a_split_that_fails_says_where() {
     let mut stop = |_| Err(fiche::Error::Poisoned);
     let stopped = writer.add_records(&Split::Lines, &mut b"a\n".as_slice(), &mut stop);
     assert!(matches!(stopped, Err(fiche::Error::Poisoned)));
+    // Pieces of nothing would never end.
+    let mut text = b"text".as_slice();
+    let endless = writer.add_records(&Split::Fixed(0), &mut text, &mut |_| Ok(()));
+    assert!(matches!(endless, Err(fiche::Error::Invalid { .. })));
 }

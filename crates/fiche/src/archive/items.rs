@@ -27,7 +27,7 @@ impl<W: Write> Writer<W> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it is no WARC or tar file, or a record is open;
+    /// [`Error::Invalid`] when it is no WARC or tar file, a record is open, or pieces have no bytes;
     /// [`Error::Limit`]; [`Error::Io`].
     pub fn add_records(
         &mut self,
@@ -36,6 +36,7 @@ impl<W: Write> Writer<W> {
         progress: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<Range<u64>> {
         self.check()?;
+        split.check()?;
         if self.is_open() {
             return Err(Error::invalid("a record is begun before the last one has ended"));
         }

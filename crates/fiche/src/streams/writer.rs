@@ -104,9 +104,7 @@ impl Options {
         if self.name.as_ref().is_some_and(|name| name.contains(&0)) {
             return Err(Error::invalid("a name has no zero byte"));
         }
-        if self.split == Some(Split::Fixed(0)) {
-            return Err(Error::invalid("a record has at least one byte"));
-        }
+        self.split.as_ref().map_or(Ok(()), Split::check)?;
         self.packer().map(drop)
     }
 

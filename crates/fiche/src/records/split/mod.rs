@@ -98,6 +98,14 @@ impl Split {
         Ok(if is_gzip { Box::new(Unzipped(Gunzip::new(whole))) } else { Box::new(whole) })
     }
 
+    /// Fails for pieces of no bytes, of which there is no end.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self {
+            Split::Fixed(0) => Err(Error::invalid("a record has at least one byte")),
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn splitter(&self) -> Box<dyn Splitter + Send> {
         match self {
             Split::Lines => Box::new(lines::Lines::default()),
