@@ -122,16 +122,21 @@ pub(super) fn load(
     }
 }
 
-/// The window of a start, none where the unit begins within a block; `None` where it is damaged.
-pub(super) fn window_of(start: &[u8]) -> Option<Option<Vec<u8>>> {
+/// What a start says: bits of a header, these, and the window. `None` where it is damaged.
+fn parse_start(start: &[u8]) -> Option<(usize, &[u8], Vec<u8>)> {
     let mut take = Take::new(start, "start of a unit", 0);
     let bits = take.count(8 * start.len() as u64).ok()?;
-    if bits > 0 {
-        return Some(None);
-    }
+    let header = take.bytes(bits.div_ceil(8)).ok()?;
     let len = take.count(WINDOW as u64).ok()?;
     let packed = take.bytes(take.remaining()).ok()?;
-    Some(Some(if packed.len() == len { packed.to_vec() } else { unpack_section(packed, len)? }))
+    let window = if packed.len() == len { packed.to_vec() } else { unpack_section(packed, len)? };
+    Some((bits, header, window))
+}
+
+/// The window of a start, none where the unit begins within a block; `None` where it is damaged.
+pub(super) fn window_of(start: &[u8]) -> Option<Option<Vec<u8>>> {
+    let (bits, _, window) = parse_start(start)?;
+    Some((bits == 0).then_some(window))
 }
 
 impl Decoder {
@@ -296,13 +301,7 @@ impl Decoder {
 
     /// Takes the header and the window of a start.
     fn set(&mut self, start: &[u8]) -> Option<()> {
-        let mut take = Take::new(start, "start of a unit", 0);
-        let bits = take.count(8 * start.len() as u64).ok()?;
-        let header = take.bytes(bits.div_ceil(8)).ok()?;
-        let len = take.count(WINDOW as u64).ok()?;
-        let packed = take.bytes(take.remaining()).ok()?;
-        let window =
-            if packed.len() == len { packed.to_vec() } else { unpack_section(packed, len)? };
+        let (bits, header, window) = parse_start(start)?;
         if bits > 0 {
             let mut input = Input::new(header, 0);
             self.inflate.begin_block(&mut input).ok()?;
@@ -310,8 +309,8 @@ impl Decoder {
                 return None;
             }
         }
-        self.out[..len].copy_from_slice(&window);
-        (self.at, self.first) = (len, len);
+        self.out[..window.len()].copy_from_slice(&window);
+        (self.at, self.first) = (window.len(), window.len());
         Some(())
     }
 
