@@ -89,6 +89,9 @@ pub fn run(args: Args) -> Result<(), Failed> {
         }));
     }
     let output = Output::create(&path, args.force)?;
+    if output.is_terminal() {
+        return Err(Failed::usage("an index is not for a terminal: name a file with -o"));
+    }
     match &args.import {
         Some(other) => {
             let mut output = output;

@@ -74,7 +74,7 @@ def open(source, *, cache=64 << 20, dicts=(), keep=None, index=None):
     takes as long as to inflate all of it; a file that is far away has to have one.
 
     Reads the end of the file and nothing else yet. The reader may be used from many threads at
-    once, pickled, and used behind a fork; a file object has one position, and so only one thread
+    once, pickled, and used behind a fork (a `Stream` only from threads); a file object has one position, and so only one thread
     reads at a time.
 
     Raises `OSError`; `ValueError` where it is neither; `CorruptError`; `UnsupportedError`.

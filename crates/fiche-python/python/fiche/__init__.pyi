@@ -308,7 +308,7 @@ def open(
     dicts: Iterable[StrPath] = (),
     keep: StrPath | None = None,
     index: StrPath | ReadableBuffer | _SeekableFile | None = None,
-) -> Reader | Stream: ...
+) -> Reader | Stream | Any: ...  # Any: which of them it is, who opens it knows
 def pack(
     input: StrPath | Sequence[StrPath] | Mapping[str, ReadableBuffer] | Mapping[bytes, ReadableBuffer],
     output: StrPath | SupportsWrite[bytes],

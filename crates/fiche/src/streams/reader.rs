@@ -59,7 +59,8 @@ pub fn recognise(source: &dyn ReadAt) -> Result<Option<Format>> {
         first.resize(source.len().saturating_sub(pos).min(8) as usize, 0);
         source.read_at(pos, &mut first)?;
         match Format::skipped(&first) {
-            Some(len) => pos = pos.saturating_add(len),
+            // One that was cut goes on behind the end.
+            Some(len) => pos = pos.saturating_add(len).min(source.len()),
             None => break,
         }
     }

@@ -18,28 +18,29 @@ const STEP: usize = 256 << 10;
 /// content.
 ///
 /// # Errors
-/// [`Error::Corrupt`] at the first damage, and where the reader gives other content; [`Error::Changed`] where the index tells of more or less, or of
-/// other units; those of reading.
+/// [`Error::Corrupt`] at the first damage, and where the reader gives other content or knows of other units than the file; [`Error::Changed`] where the
+/// index of a gzip file tells of more or less; those of reading.
 pub fn verify(
     source: &Arc<dyn ReadAt>,
     reader: Option<&Reader>,
     each: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<u64> {
-    let other = || Error::Changed { what: "the compressed file" };
     if recognise(source)?.is_some_and(|format| format != Format::Gzip) {
         let what = "this file is verified by a reader of it";
         let reader = reader.ok_or_else(|| Error::invalid(what))?;
         // Whatever an index or a table says, the file says it, too.
         if let Some(plain) = reader.plain()? {
-            let is_same = plain.footer().units() == reader.units() && plain.len() == reader.len();
-            for number in 0..if is_same { reader.units() } else { 0 } {
-                let (found, known) = (plain.unit(number)?, reader.unit(number)?);
-                if (found.offset, found.len, found.bits) != (known.offset, known.len, known.bits) {
-                    return Err(other());
-                }
+            let wrong =
+                |pos| Error::Corrupt { what: "table of frames or blocks", at: Place::Pos(pos) };
+            if (plain.footer().units(), plain.len()) != (reader.units(), reader.len()) {
+                return Err(wrong(0));
             }
-            if !is_same {
-                return Err(other());
+            for number in 0..reader.units() {
+                let (found, known) = (plain.unit(number)?, reader.unit(number)?);
+                if (found.offset, found.len, &found.bits) != (known.offset, known.len, &known.bits)
+                {
+                    return Err(wrong(found.bits.start / 8));
+                }
             }
         }
         let (mut offset, mut piece) = (0, vec![0; STEP]);
@@ -54,6 +55,7 @@ pub fn verify(
     let mut gunzip = Gunzip::new(Cursor::new(source.clone()));
     let (mut front, mut back) = (vec![0; STEP], vec![0; STEP]);
     let mut offset = 0;
+    let other = || Error::Changed { what: "the compressed file" };
     loop {
         let len = match gunzip.read(&mut front) {
             Ok(0) => break,

@@ -61,7 +61,7 @@ impl Options {
     }
 
     /// Bytes of content in a partition, 1 KiB to 16 MiB; 32 KiB unless this says otherwise. A read decodes no more of it than
-    /// it needs; shorter ones take more space, 10 to 20 % at 32 KiB.
+    /// it needs; shorter ones take more space, 8 to 16 % at 32 KiB.
     #[must_use]
     pub fn partition(self, partition: usize) -> Options {
         Options { partition, ..self }

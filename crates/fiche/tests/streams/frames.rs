@@ -13,7 +13,8 @@ fn verify_finds_what_a_table_leaves_out() {
     let file = with_table(&all, &[(all.len() as u32, one.len() as u32)]);
     let (source, reader): (Arc<dyn ReadAt>, _) = (Arc::new(file.clone()), own(&file));
     let result = verify(&source, Some(&reader), &mut |_| Ok(()));
-    assert!(matches!(result, Err(Error::Changed { .. })), "{result:?}");
+    let is_found = matches!(result, Err(Error::Corrupt { what: "table of frames or blocks", .. }));
+    assert!(is_found, "{result:?}");
     let table = [(frames[0].len() as u32, 5_000_000), (frames[1].len() as u32, two.len() as u32)];
     let file = with_table(&all, &table);
     let (source, reader): (Arc<dyn ReadAt>, _) = (Arc::new(file.clone()), own(&file));
@@ -70,6 +71,15 @@ fn what_files_say_of_themselves_may_be_anything() {
             let result = reader.read_at(0, &mut read);
             assert!(result.is_err() || read == *b"some text, and some more of it", "{table:?}");
             let _ = reader.read_at(reader.len() - 1, &mut read[..1]);
+        }
+    }
+    // A frame that is passed over, and cut.
+    for len in [u32::MAX, 5, 4] {
+        let cut = [&[0x50, 0x2A, 0x4D, 0x18][..], &len.to_le_bytes(), b"1234"].concat();
+        let result = Reader::open(Arc::new(cut));
+        match len {
+            4 => assert!(matches!(result, Ok(Some(reader)) if reader.is_empty())),
+            _ => assert!(matches!(result, Err(Error::Corrupt { .. })), "{len}: {result:?}"),
         }
     }
     // A frame that says that it is endless, twice.
