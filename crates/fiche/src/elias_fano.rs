@@ -19,10 +19,10 @@
 //! Elias (1974) and Fano (1971); used for block positions here.
 
 use crate::error::Result;
-use crate::wire::{Put, Take};
+use crate::wire::{Put, Take, load_u64};
 
-/// Every how many elements a hint says where to look: 64 elements lie within
-/// about three words of high bits.
+/// Every how many elements, and every how many values of high bits, a hint says where to look: so many lie
+/// within about three words.
 const STEP: usize = 64;
 
 /// A strictly increasing sequence of positive numbers, kept as it is stored:
@@ -35,7 +35,21 @@ pub(crate) struct EliasFano {
     low: Vec<u64>,
     high: Vec<u64>,
     /// Bit position in `high` of element 0, 64, 128, ...
-    hints: Vec<u32>,
+    ones: Vec<u32>,
+    /// The same of the bits that are not set.
+    zeros: Vec<u32>,
+}
+
+/// An element, the one before it, and where to find the one behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    /// Number of the element.
+    pub i: usize,
+    /// The element before it; 0 where it is the first.
+    pub from: u64,
+    pub to: u64,
+    /// The bit of the element.
+    bit: u64,
 }
 
 impl EliasFano {
@@ -66,6 +80,13 @@ impl EliasFano {
     /// Takes a sequence of `n` numbers and checks all that the format says of it.
     /// Allocates no more than a small multiple of the bytes that are there.
     pub fn decode(take: &mut Take<'_>, n: usize) -> Result<EliasFano> {
+        let this = EliasFano::decode_in_any_order(take, n)?;
+        if this.is_increasing() { Ok(this) } else { Err(take.corrupt()) }
+    }
+
+    /// The same without a look at the order of the numbers, and some twenty times as fast: for who has a
+    /// checksum of the bytes, and stays within bounds whatever the numbers are.
+    pub fn decode_in_any_order(take: &mut Take<'_>, n: usize) -> Result<EliasFano> {
         let last = take.varint()?;
         let low_width = u32::from(take.u8()?);
         let low_bits = (n as u64).checked_mul(u64::from(low_width));
@@ -84,28 +105,30 @@ impl EliasFano {
         }
         let low = words(take.bytes(low_bits.div_ceil(8) as usize)?);
         let high = words(take.bytes(high_bits.div_ceil(8) as usize)?);
-        let mut this = EliasFano { n, last, low_width, low, high, hints: Vec::new() };
-        if !this.check(low_bits, high_bits) {
+        // Bits after the last one of each must be zero.
+        let ends_in_zeros = |words: &[u64], bits: u64| {
+            bits.is_multiple_of(64) || words.last().is_none_or(|word| word >> (bits % 64) == 0)
+        };
+        let (Some(ones), Some(zeros)) = (hints(&high, high_bits, 0), hints(&high, high_bits, !0))
+        else {
+            return Err(take.corrupt());
+        };
+        let count: u32 = high.iter().map(|word| word.count_ones()).sum();
+        if count as usize != n || !ends_in_zeros(&low, low_bits) || !ends_in_zeros(&high, high_bits)
+        {
             return Err(take.corrupt());
         }
-        Ok(this)
+        Ok(EliasFano { n, last, low_width, low, high, ones, zeros })
     }
 
-    /// Fills the hints; false when the sequence is not strictly increasing up to `last`.
-    fn check(&mut self, low_bits: u64, high_bits: u64) -> bool {
-        let mut hints = Vec::with_capacity(self.n / STEP + 1);
+    /// False when the sequence is not strictly increasing up to `last`.
+    fn is_increasing(&self) -> bool {
         let (mut i, mut previous) = (0usize, 0u64);
         for (w, &word) in self.high.iter().enumerate() {
             let mut word = word;
             while word != 0 {
                 let at = w as u64 * 64 + u64::from(word.trailing_zeros());
-                if i >= self.n || at >= high_bits {
-                    return false;
-                }
-                if i % STEP == 0 {
-                    hints.push(at as u32);
-                }
-                let value = (at - i as u64) << self.low_width | self.low_of(i);
+                let value = self.value(i, at);
                 if value <= previous {
                     return false;
                 }
@@ -114,69 +137,155 @@ impl EliasFano {
                 word &= word - 1;
             }
         }
-        self.hints = hints;
-        // Bits after the last low one must be zero as well.
-        let spare = self.low.last().copied().unwrap_or(0);
-        let spare_zero = low_bits.is_multiple_of(64) || spare >> (low_bits % 64) == 0;
-        i == self.n && previous == self.last && spare_zero
+        previous == self.last
     }
 
     pub fn last(&self) -> u64 {
         self.last
     }
 
+    /// How many elements there are.
+    pub fn count(&self) -> usize {
+        self.n
+    }
+
+    /// Bytes of memory beside those that are stored.
+    pub fn hint_bytes(&self) -> usize {
+        4 * (self.ones.len() + self.zeros.len())
+    }
+
     /// Element `i`, which is below the count.
     pub fn get(&self, i: usize) -> u64 {
-        (self.select(i) - i as u64) << self.low_width | self.low_of(i)
+        self.value(i, select(&self.high, &self.ones, i, 0))
     }
 
     /// Elements `i - 1` (0 where `i` is 0) and `i`: where a block starts and ends.
     pub fn pair(&self, i: usize) -> (u64, u64) {
+        let gap = self.gap(i);
+        (gap.from, gap.to)
+    }
+
+    /// Element `i`, which is below the count, and the one before.
+    #[inline(always)]
+    pub fn gap(&self, i: usize) -> Gap {
         if i == 0 {
-            return (0, self.get(0));
+            let bit = select(&self.high, &self.ones, 0, 0);
+            return Gap { i, from: 0, to: self.value(0, bit), bit };
         }
-        let at = self.select(i - 1);
-        let before = (at - (i as u64 - 1)) << self.low_width | self.low_of(i - 1);
-        let mut w = (at + 1) as usize / 64;
-        let mut word = self.high[w] & (!0 << ((at + 1) % 64));
-        while word == 0 {
-            w += 1;
-            word = self.high[w];
+        let before = select(&self.high, &self.ones, i - 1, 0);
+        let bit = self.next_bit(before + 1);
+        Gap { i, from: self.value(i - 1, before), to: self.value(i, bit), bit }
+    }
+
+    /// The element behind that one, if there is one.
+    #[inline(always)]
+    pub fn next(&self, gap: Gap) -> Option<Gap> {
+        let i = gap.i + 1;
+        if i >= self.n {
+            return None;
         }
-        let next = w as u64 * 64 + u64::from(word.trailing_zeros());
-        (before, (next - i as u64) << self.low_width | self.low_of(i))
+        let bit = self.next_bit(gap.bit + 1);
+        Some(Gap { i, from: gap.to, to: self.value(i, bit), bit })
+    }
+
+    /// As many elements as there is room for, from element `i` on; how many those are. Some 2 ns each.
+    #[inline(always)]
+    pub fn read(&self, i: usize, out: &mut [u64]) -> usize {
+        let count = out.len().min(self.n.saturating_sub(i));
+        if count == 0 {
+            return 0;
+        }
+        let bit = select(&self.high, &self.ones, i, 0);
+        let mut w = (bit / 64) as usize;
+        let mut word = self.high[w] & (!0 << (bit % 64));
+        for (k, value) in out[..count].iter_mut().enumerate() {
+            while word == 0 && w + 1 < self.high.len() {
+                w += 1;
+                word = self.high[w];
+            }
+            *value = self.value(i + k, w as u64 * 64 + u64::from(word.trailing_zeros()));
+            word &= word.wrapping_sub(1);
+        }
+        count
+    }
+
+    /// The first element that is above `value`, if there is one.
+    #[inline(always)]
+    pub fn above(&self, value: u64) -> Option<Gap> {
+        let (i, bit) = self.place(value);
+        if i >= self.n {
+            return None;
+        }
+        let bit = self.next_bit(bit);
+        let from = match i {
+            0 => 0,
+            _ => self.value(i - 1, self.bit_before(bit)),
+        };
+        Some(Gap { i, from, to: self.value(i, bit), bit })
     }
 
     /// How many elements are at most `value`.
     pub fn rank(&self, value: u64) -> usize {
-        let (mut from, mut to) = (0, self.n);
-        while from < to {
-            let middle = from + (to - from) / 2;
-            if self.get(middle) <= value { from = middle + 1 } else { to = middle }
-        }
-        from
+        self.place(value).0
     }
 
-    /// Position in the high bits of the set bit of element `i`.
-    fn select(&self, i: usize) -> u64 {
-        let hint = self.hints[i / STEP] as usize;
-        let mut left = i % STEP;
-        let mut w = hint / 64;
-        let mut word = self.high[w] & (!0 << (hint % 64));
-        loop {
-            let ones = word.count_ones() as usize;
-            if left < ones {
-                for _ in 0..left {
-                    word &= word - 1;
-                }
-                return w as u64 * 64 + u64::from(word.trailing_zeros());
-            }
-            left -= ones;
+    /// How many elements are at most `value`, and the bit behind the last of them, or a later one that is not
+    /// behind the next.
+    #[inline(always)]
+    fn place(&self, value: u64) -> (usize, u64) {
+        let high = value >> self.low_width;
+        if high > self.last >> self.low_width {
+            return (self.n, 0);
+        }
+        // Bits of the elements with these high bits, if there are any, are behind as many zeros.
+        let mut bit = match high {
+            0 => 0,
+            _ => select(&self.high, &self.zeros, high as usize - 1, !0) + 1,
+        };
+        let mut i = (bit - high) as usize;
+        let low = value & ((1 << self.low_width) - 1);
+        while i < self.n && self.is_set(bit) && self.low_of(i) <= low {
+            (i, bit) = (i + 1, bit + 1);
+        }
+        (i, bit)
+    }
+
+    #[inline(always)]
+    fn is_set(&self, bit: u64) -> bool {
+        self.high.get((bit / 64) as usize).is_some_and(|word| word >> (bit % 64) & 1 == 1)
+    }
+
+    /// The first bit that is set, from this one on.
+    #[inline(always)]
+    fn next_bit(&self, bit: u64) -> u64 {
+        let mut w = (bit / 64) as usize;
+        let mut word = self.high.get(w).map_or(0, |word| word & (!0 << (bit % 64)));
+        while word == 0 && w + 1 < self.high.len() {
             w += 1;
             word = self.high[w];
         }
+        w as u64 * 64 + u64::from(word.trailing_zeros())
     }
 
+    /// The last bit that is set before this one.
+    #[inline(always)]
+    fn bit_before(&self, bit: u64) -> u64 {
+        let mut w = (bit / 64) as usize;
+        let mut word = self.high.get(w).map_or(0, |word| word & ((1 << (bit % 64)) - 1));
+        while word == 0 && w > 0 {
+            w -= 1;
+            word = self.high[w];
+        }
+        w as u64 * 64 + u64::from(word.checked_ilog2().unwrap_or(0))
+    }
+
+    /// The element with this number, whose bit is there.
+    #[inline(always)]
+    fn value(&self, i: usize, bit: u64) -> u64 {
+        bit.wrapping_sub(i as u64) << self.low_width | self.low_of(i)
+    }
+
+    #[inline(always)]
     fn low_of(&self, i: usize) -> u64 {
         if self.low_width == 0 {
             return 0;
@@ -191,10 +300,80 @@ impl EliasFano {
     }
 }
 
+/// Where bit 0, 64, 128, ... of those that are set in `words ^ flip` is, of the first `bits` bits. `None` when
+/// there are more than so many.
+fn hints(words: &[u64], bits: u64, flip: u64) -> Option<Vec<u32>> {
+    let mut hints = Vec::with_capacity(words.len() + 1);
+    let (mut count, mut next) = (0, 0);
+    for (w, &word) in words.iter().enumerate() {
+        let word = word ^ flip;
+        let more = word.count_ones() as usize;
+        while next < count + more {
+            let at = w as u64 * 64 + u64::from(select_in(word, (next - count) as u32));
+            if at >= bits {
+                // Bits of the last word that are no more of the sequence; set ones were refused.
+                return Some(hints).filter(|_| flip != 0);
+            }
+            hints.push(u32::try_from(at).ok()?);
+            next += STEP;
+        }
+        count += more;
+    }
+    hints.shrink_to_fit();
+    Some(hints)
+}
+
+/// Where bit `i` of those that are set in `words ^ flip` is; some bit, where there are fewer.
+#[inline(always)]
+fn select(words: &[u64], hints: &[u32], i: usize, flip: u64) -> u64 {
+    let hint = hints.get(i / STEP).map_or(0, |&hint| hint as usize);
+    let mut left = (i % STEP) as u32;
+    let mut w = hint / 64;
+    let mut word = words.get(w).map_or(0, |word| (word ^ flip) & (!0 << (hint % 64)));
+    loop {
+        let ones = word.count_ones();
+        if left < ones {
+            return w as u64 * 64 + u64::from(select_in(word, left));
+        }
+        left -= ones;
+        w += 1;
+        match words.get(w) {
+            Some(next) => word = next ^ flip,
+            None => return 0,
+        }
+    }
+}
+
+/// Which bit of the word is its set bit number `k`, of which it has more than `k`.
+///
+/// Vigna, *Broadword implementation of rank/select queries* (2008), algorithm 2.
+#[inline(always)]
+fn select_in(word: u64, k: u32) -> u32 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const TOPS: u64 = 0x8080_8080_8080_8080;
+    let mut sums = word - (word >> 1 & 0x5555_5555_5555_5555);
+    sums = (sums & 0x3333_3333_3333_3333) + (sums >> 2 & 0x3333_3333_3333_3333);
+    // Of each byte the bits that are set in it and in those below.
+    sums = ((sums + (sums >> 4)) & 0x0F0F_0F0F_0F0F_0F0F).wrapping_mul(ONES);
+    let below = (((u64::from(k) * ONES) | TOPS) - sums) & TOPS;
+    let byte = below.count_ones() * 8;
+    let before = (sums << 8 >> byte & 0xFF) as u32;
+    let mut rest = word >> byte;
+    for _ in before..k {
+        rest &= rest - 1;
+    }
+    byte + rest.trailing_zeros()
+}
+
 /// Bytes as little-endian words, the last one filled up with zeros.
 fn words(bytes: &[u8]) -> Vec<u64> {
-    let word = |chunk: &[u8]| chunk.iter().rev().fold(0, |word, &b| word << 8 | u64::from(b));
-    bytes.chunks(8).map(word).collect()
+    let mut last = [0; 8];
+    let whole = bytes.len() / 8 * 8;
+    last[..bytes.len() - whole].copy_from_slice(&bytes[whole..]);
+    let mut words = Vec::with_capacity(bytes.len().div_ceil(8));
+    words.extend((0..whole).step_by(8).map(|at| load_u64(bytes, at)));
+    words.extend((whole < bytes.len()).then(|| load_u64(&last, 0)));
+    words
 }
 
 #[cfg(test)]
@@ -219,12 +398,21 @@ mod tests {
             let values: Vec<u64> = gaps.iter().scan(0, |sum, gap| { *sum += gap; Some(*sum) }).collect();
             let (sequence, _) = round_trip(&values);
             for (i, &value) in values.iter().enumerate() {
+                let mut some = [0; 70];
+                let count = sequence.read(i, &mut some);
+                prop_assert_eq!(&some[..count], &values[i..values.len().min(i + 70)]);
                 prop_assert_eq!(sequence.get(i), value);
                 let before = if i == 0 { 0 } else { values[i - 1] };
                 prop_assert_eq!(sequence.pair(i), (before, value));
                 for probe in [value - 1, value, value + 1] {
-                    prop_assert_eq!(sequence.rank(probe), values.partition_point(|&v| v <= probe));
+                    let rank = values.partition_point(|&v| v <= probe);
+                    prop_assert_eq!(sequence.rank(probe), rank);
+                    let gap = sequence.above(probe);
+                    prop_assert_eq!(gap.map(|gap| gap.i), Some(rank).filter(|&rank| rank < values.len()));
+                    prop_assert_eq!(gap, gap.map(|gap| sequence.gap(gap.i)));
                 }
+                let next = sequence.next(sequence.gap(i));
+                prop_assert_eq!(next, (i + 1 < values.len()).then(|| sequence.gap(i + 1)));
             }
         }
 
@@ -233,6 +421,34 @@ mod tests {
             if let Ok(sequence) = EliasFano::decode(&mut Take::new(&bytes, "test", 0), n) {
                 prop_assert_eq!(sequence.get(n - 1), sequence.last());
                 prop_assert!((1..n).all(|i| sequence.get(i - 1) < sequence.get(i)));
+            }
+        }
+    }
+
+    #[test]
+    fn set_bits_of_a_word_are_found_as_by_counting() {
+        let mut random = crate::testing::Random(5);
+        for round in 0..2000 {
+            let word = random.number()
+                & if round % 2 == 0 { !0 } else { random.number() & random.number() };
+            let set = (0..64).filter(|bit| word >> bit & 1 == 1);
+            for (k, bit) in set.enumerate() {
+                assert_eq!(select_in(word, k as u32), bit);
+            }
+        }
+        assert_eq!(select_in(!0, 63), 63);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_in_any_order_can_be_asked(bytes in proptest::collection::vec(any::<u8>(), 0..64), n in 0usize..80) {
+            if let Ok(sequence) = EliasFano::decode_in_any_order(&mut Take::new(&bytes, "test", 0), n) {
+                for value in (0..200).chain([u64::MAX, sequence.last()]) {
+                    if let Some(gap) = sequence.above(value) {
+                        prop_assert!(gap.i < n);
+                        prop_assert!(sequence.next(gap).is_none_or(|next| next.i == gap.i + 1));
+                    }
+                }
             }
         }
     }

@@ -47,6 +47,7 @@ mod model;
 mod new_file;
 mod pages;
 mod parallel;
+pub mod phrases;
 mod random;
 mod records;
 pub mod rlz;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// The files that define bytes, in the order of the document.
-const SOURCES: [&str; 21] = [
+const SOURCES: [&str; 23] = [
     "wire.rs",
     "envelope.rs",
     "archive/format.rs",
@@ -25,6 +25,8 @@ const SOURCES: [&str; 21] = [
     "rlz/hybrid/fast.rs",
     "records/mod.rs",
     "streams/format.rs",
+    "phrases/layout.rs",
+    "phrases/streams.rs",
 ];
 
 const HEAD: &str = "\

@@ -9,7 +9,7 @@ const FLOORS: [&[&str]; 10] = [
     &["elias_fano", "pages", "parallel", "random", "cache", "io", "new_file"],
     &["codec", "model"],
     &["envelope"],
-    &["blocks", "records", "rlz"],
+    &["blocks", "phrases", "records", "rlz"],
     &["archive", "streams"],
     &["advise"],
     &["testing"],

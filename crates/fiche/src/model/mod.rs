@@ -8,4 +8,4 @@ mod bits;
 mod huffman;
 
 pub(crate) use bits::{BitSink, Bits, MARGIN, Padded, Words};
-pub(crate) use huffman::{Code, LONG, LONGEST, Table};
+pub(crate) use huffman::{Code, LONG, LONGEST, Table, lengths as code_lengths};

@@ -243,6 +243,40 @@ impl Sink for Marking<'_> {
     }
 }
 
+/// What takes the symbols of a stream without what they mean: literals, and copies from so far back.
+pub(crate) trait Tokens {
+    /// Nothing more is taken now.
+    fn is_full(&self) -> bool;
+    /// Bytes that were before this one.
+    fn at(&self) -> usize;
+    fn literal(&mut self, byte: u8);
+    fn literals(&mut self, bytes: &[u8]);
+    fn copy(&mut self, len: usize, distance: usize);
+}
+
+/// Bytes of a stored block that are handed over at once.
+const STORED: usize = 1 << 10;
+
+struct Symbols<'a, T>(&'a mut T);
+
+impl<T: Tokens> Sink for Symbols<'_, T> {
+    fn room(&self) -> usize {
+        if self.0.is_full() { 0 } else { STORED }
+    }
+    fn reach(&self) -> usize {
+        self.0.at()
+    }
+    fn literal(&mut self, byte: u8) {
+        self.0.literal(byte);
+    }
+    fn literals(&mut self, bytes: &[u8]) {
+        self.0.literals(bytes);
+    }
+    fn copy(&mut self, len: usize, distance: usize) {
+        self.0.copy(len, distance);
+    }
+}
+
 /// Which bytes of a window matches copy from.
 #[derive(Clone)]
 pub(crate) struct Marks(Box<[bool; WINDOW]>);
@@ -284,6 +318,14 @@ enum Next {
     Stored(usize),
     Symbols,
     End,
+}
+
+/// A block that a decoder has the tables of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Header {
+    next: Next,
+    /// The bit behind it.
+    end: usize,
 }
 
 /// A decoder. Takes some 15 KB.
@@ -368,6 +410,32 @@ impl Inflate {
         let pause = self.go(input, &mut sink, true);
         *at = sink.buffer.at;
         pause
+    }
+
+    /// Hands over symbols until no more are taken, or to the end of the block.
+    ///
+    /// # Errors
+    /// As of [`run`](Inflate::run).
+    pub(crate) fn run_tokens(
+        &mut self,
+        input: &mut Input<'_>,
+        tokens: &mut impl Tokens,
+    ) -> Result<Pause, Fault> {
+        self.go(input, &mut Symbols(tokens), true)
+    }
+
+    /// Stands at a bit of the block whose header it has read, before a symbol or a stored byte.
+    pub(crate) fn stand(&mut self, from: &Header, bit: usize) {
+        self.copy = (0, 0);
+        self.next = match from.next {
+            Next::Stored(len) => Next::Stored(len.saturating_sub(bit.saturating_sub(from.end) / 8)),
+            _ => Next::Symbols,
+        };
+    }
+
+    /// What was read of the block that it is at the beginning of; `input` stands behind the header.
+    pub(crate) fn header_of(&self, input: &Input<'_>) -> Header {
+        Header { next: self.next, end: input.bit }
     }
 
     /// Reads the header of a block, and stands before its first symbol or byte.
@@ -469,6 +537,9 @@ impl Inflate {
     ) -> Result<Option<Pause>, Fault> {
         let from = input.byte();
         let here = &input.bytes[from.min(input.bytes.len())..];
+        if left > 0 && here.is_empty() && sink.room() > 0 {
+            return input.at_end();
+        }
         let now = left.min(here.len()).min(sink.room());
         sink.literals(&here[..now]);
         input.bit += 8 * now;
@@ -479,7 +550,9 @@ impl Inflate {
                 if sink.room() == 0 {
                     return Ok(Some(Pause::Full));
                 }
-                return input.at_end();
+                if now == here.len() {
+                    return input.at_end();
+                }
             }
         }
         Ok(None)

@@ -31,8 +31,8 @@ mod tables;
 pub(in crate::codec) use block::{State, compress, decompress, decompress_front};
 pub use gunzip::{Gunzip, Member};
 pub(crate) use gunzip::{MAGIC, Watch, Watched};
-pub(crate) use inflate::Marks;
 pub use inflate::{Fault, Inflate, Input, Pause, WINDOW};
+pub(crate) use inflate::{Header, Marks, Tokens};
 #[cfg(feature = "zlib")]
 pub use partition::{FLUSH, Partitioner};
 

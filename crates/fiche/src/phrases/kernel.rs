@@ -1,0 +1,30 @@
+//! The loops of this module spend their time in counting bits, for which most processors have instructions that not
+//! all of their kind have.
+#![allow(unsafe_code)]
+
+/// What may be compiled twice. It has to be inlined, and what it calls, too: else it is compiled once.
+pub(super) trait Work {
+    type Done;
+
+    fn run(self) -> Self::Done;
+}
+
+/// Does the work, by those instructions if they are there.
+pub(super) fn with_bit_counts<W: Work>(work: W) -> W::Done {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "popcnt,bmi1,bmi2,lzcnt")]
+        fn compiled<W: Work>(work: W) -> W::Done {
+            work.run()
+        }
+        if is_x86_feature_detected!("popcnt")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("lzcnt")
+        {
+            // SAFETY: the processor has what it was compiled for.
+            return unsafe { compiled(work) };
+        }
+    }
+    work.run()
+}
