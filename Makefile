@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV = target/venv
 
-.PHONY: demo test install lint unit features second-reader python wheel fuzz soak bench bench-deflate bench-rlz bench-archive bench-advise bench-remote bench-files bench-streams bench-counts bless clean
+.PHONY: demo test install lint unit features second-reader python wheel fuzz soak bench bench-deflate bench-rlz bench-archive bench-advise bench-remote bench-files bench-streams bench-extract bench-counts bless clean
 
 demo:
 	cargo build --release -p fiche-cli
@@ -110,6 +110,10 @@ bench-streams:
 	cargo build --release --quiet -p fiche-bench
 	FICHE_PYTHON=$(VENV)/bin/python target/release/fiche-bench streams $(ARGS) $(DATA) -o crates/fiche-bench/results
 	target/release/fiche-bench partitions $(DATA) -o crates/fiche-bench/results/partitions.csv
+
+# A few bytes out of units: DATA is a folder of them.
+bench-extract:
+	cargo run --release --quiet -p fiche-bench -- extract $(ARGS) $(DATA) -o crates/fiche-bench/results
 
 bench-counts:
 	cargo run --release --quiet -p fiche-bench -- counts $(DATA) -o crates/fiche-bench/results/counts

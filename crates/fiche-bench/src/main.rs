@@ -12,6 +12,7 @@ mod archive;
 mod counts;
 mod engine;
 mod engines;
+mod extract;
 mod faces;
 mod files;
 mod measure;
@@ -43,6 +44,8 @@ enum Command {
     Streams(archive::Args),
     /// What partitions of a gzip file cost in size, beside gzip, pigz and bgzip
     Partitions(streams::Args),
+    /// A few bytes out of a unit, by recursion and from its front
+    Extract(extract::Args),
     /// Files by their names from Python, beside zipfile, ratarmount and zstandard
     Files(files::Args),
     /// Files of an archive on a web server, beside others that read a piece of one
@@ -71,6 +74,7 @@ fn main() -> std::process::ExitCode {
             archive::run(&args)
         }
         Command::Partitions(args) => streams::sizes(&args),
+        Command::Extract(args) => extract::run(&args),
         Command::Files(args) => files::run(&args),
         Command::Remote(args) => remote::run(&args),
         Command::Advise(args) => advise::run(&args),

@@ -9,7 +9,7 @@ use crate::engine::{Corpus, Result};
 use crate::engines;
 use crate::measure::Mode;
 use crate::model::{DEVICES, Method, predict};
-use crate::plot::{PIECES, Series, scatter};
+use crate::plot::{PIECES, SIZE, Series, scatter};
 use crate::report::Row;
 
 /// The paper's block lengths.
@@ -154,7 +154,7 @@ fn figures(text: &mut String, folder: &Path, corpus: &Corpus, results: &Results<
         let title = format!("{}: {} retrieval, from memory", corpus.name, mode.name());
         std::fs::write(
             folder.join(&name),
-            scatter(&title, PIECES, &series(&|row| row.rate, mode)),
+            scatter(&title, SIZE, PIECES, &series(&|row| row.rate, mode)),
         )?;
         writeln!(text, "![{} retrieval]({name})\n", mode.name())?;
     }
@@ -167,7 +167,10 @@ fn figures(text: &mut String, folder: &Path, corpus: &Corpus, results: &Results<
             let method = Method { ratio: row.percent / 100.0, block, rate: row.rate };
             predict(device, Mode::Random, &method)
         };
-        std::fs::write(folder.join(&name), scatter(&title, PIECES, &series(&rate, Mode::Random)))?;
+        std::fs::write(
+            folder.join(&name),
+            scatter(&title, SIZE, PIECES, &series(&rate, Mode::Random)),
+        )?;
         writeln!(text, "![{}]({name})\n", device.name)?;
     }
     Ok(())

@@ -8,7 +8,7 @@ use crate::archive::{block_of, calibrate, method_of};
 use crate::engine::{Corpus, Result};
 use crate::measure::{Mode, PIECE};
 use crate::model::{DEVICES, Device, Method, predict};
-use crate::plot::{PIECES, Series, scatter};
+use crate::plot::{PIECES, SIZE, Series, scatter};
 use crate::worker::Report;
 
 /// What one engine did in one mode.
@@ -166,6 +166,7 @@ fn plot(corpus: &Corpus, rows: &[Row], mode: Mode) -> String {
     }
     scatter(
         &format!("{}: {} retrieval, hot, one thread", corpus.name, mode.name()),
+        SIZE,
         PIECES,
         &series,
     )

@@ -19,6 +19,10 @@ pub fn names() -> Vec<String> {
     let mut names: Vec<String> = ["rapidgzip", "indexed_gzip", "htslib"].map(str::to_owned).into();
     names.extend(["64K", "256K", "1M", "4M"].map(|spacing| format!("fiche-index {spacing}")));
     names.extend(["fiche-bgzf", "fiche-bgzf indexed"].map(str::to_owned));
+    for block in ["16K", "64K", "256K"] {
+        names.extend(["zstd-seekable", "fiche-zstd"].map(|who| format!("{who} 3 {block}")));
+        names.push(format!("fiche-zstd 3 {block} indexed"));
+    }
     names.extend(["8K", "16K", "32K", "64K", "1M"].map(|len| format!("fiche-gzip 6 {len}")));
     names
 }
@@ -28,7 +32,7 @@ pub fn write(path: &Path, corpus: &Corpus, rows: &[Row]) -> Result<()> {
     let mut text = format!(
         "# {}, {} bytes: gzip files read anywhere\n\nRandom pieces of 16 KiB, not aligned, from files that are in the \
          system's cache, one thread. rapidgzip, indexed_gzip and fiche-index read a file of `gzip -9`; htslib and fiche-bgzf one of \
-         `bgzip -l 9`; fiche-gzip its own. The size is that of file and index; memory is what opening \
+         `bgzip -l 9`; zstd-seekable (the crate zeekstd) and fiche-zstd one of Zstandard's seekable format; fiche-gzip its own. The size is that of file and index; memory is what opening \
          and a first read took.\n\n\
          | | threads | size | memory, KiB | a piece, us | slowest hundredth | pieces a second |\n|---|---|---|---|---|---|---|\n",
         corpus.name, corpus.len

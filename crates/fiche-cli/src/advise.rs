@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::input::{Records, Threads, parse_records};
 use crate::output::Output;
-use crate::plot::{PIECES, Series, scatter, stacked};
+use crate::plot::{PIECES, SIZE, Series, scatter, stacked};
 use crate::sizes::{self, show};
 use crate::source::Source;
 use crate::ui::{self, Failed, Progress, say};
@@ -353,8 +353,8 @@ fn plot(advice: &Advice) -> String {
         len => format!("pieces of {} a second", show(len as u64)),
     };
     let title = format!("Size and random reads: {}", show(advice.content_bytes));
-    let by_reads = scatter(&title, &reads, &of(&|figures| figures.reads_per_second));
+    let by_reads = scatter(&title, SIZE, &reads, &of(&|figures| figures.reads_per_second));
     let speed = |figures: &Figures| content / 1e6 / figures.pack_seconds;
-    let by_packing = scatter("Size and packing", "MB/s of packing, all told", &of(&speed));
+    let by_packing = scatter("Size and packing", SIZE, "MB/s of packing, all told", &of(&speed));
     stacked(&[by_reads, by_packing])
 }

@@ -9,6 +9,9 @@ pub struct Series {
     pub points: Vec<(f64, f64, String)>,
 }
 
+/// What lies across: the size of all there is.
+pub const SIZE: &str = "size, percent of the corpus, everything counted";
+
 /// The rate of reading.
 pub const PIECES: &str = "pieces of 16 KiB a second";
 
@@ -23,11 +26,11 @@ const COLORS: [&str; 10] = [
     "#6a994e", "#22223b",
 ];
 
-/// An SVG with rates, of which `what` says what they are, on a logarithmic axis.
-pub fn scatter(title: &str, what: &str, series: &[Series]) -> String {
+/// An SVG with rates, of which `what` says what they are, on a logarithmic axis; `across` says what the sizes are.
+pub fn scatter(title: &str, across: &str, what: &str, series: &[Series]) -> String {
     let points = || series.iter().flat_map(|series| &series.points);
     let most = points().map(|point| point.0).fold(1.0, f64::max);
-    let step = if most > 60.0 { 20.0 } else { 10.0 };
+    let step = [10.0, 20.0, 50.0].into_iter().find(|step| most <= 6.0 * step).unwrap_or(100.0);
     let right = (most / step).ceil() * step;
     let (low, high) = points()
         .fold((f64::MAX, 1.0f64), |(low, high), point| (low.min(point.1), high.max(point.1)));
@@ -63,8 +66,8 @@ pub fn scatter(title: &str, what: &str, series: &[Series]) -> String {
     }
     let (center, under) = (LEFT + (end - LEFT) / 2.0, HEIGHT - 14.0);
     line(format!(
-        "<text x=\"{center}\" y=\"{under}\" text-anchor=\"middle\">size, percent of the corpus, \
-         everything counted</text>"
+        "<text x=\"{center}\" y=\"{under}\" text-anchor=\"middle\">{}</text>",
+        escape(across)
     ));
     let half = TOP + (bottom - TOP) / 2.0;
     line(format!(
@@ -85,7 +88,7 @@ pub fn scatter(title: &str, what: &str, series: &[Series]) -> String {
         for (size, rate, label) in &series.points {
             let title = escape(&format!("{} {label}", series.name));
             line(format!(
-                "{}<title>{title}: {size:.2} %, {rate:.0}</title></path>",
+                "{}<title>{title}: {size:.2}, {rate:.1}</title></path>",
                 mark(i, x(*size), y(*rate), color)
             ));
         }

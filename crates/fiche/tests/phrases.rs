@@ -222,8 +222,8 @@ fn damaged_and_cut_units_are_errors() {
         }
     }
     for (name, coding, stored) in units(&content) {
-        // What ends too soon: an LZ4 block may end behind any sequence.
-        if coding == Coding::Deflate || coding == Coding::Snappy {
+        // What ends too soon.
+        if coding != Coding::Lz77 {
             let error = CompressedBuffer::open(coding, &stored[..stored.len() - 1]);
             assert!(matches!(error, Err(Error::Corrupt { .. })), "{name}: {error:?}");
         }
@@ -291,29 +291,85 @@ fn streams_with_short_chains_are_deflate() {
     }
 }
 
+/// A deflate stream of blocks of all kinds: one without content first and between, a stored one, codes of its own and
+/// fixed ones.
+#[cfg(feature = "zlib")]
+fn blocks(content: &[u8]) -> Vec<u8> {
+    const NOTHING: [u8; 5] = [0, 0, 0, 0xFF, 0xFF];
+    let (stored, rest) = content.split_at(3000);
+    let len = stored.len() as u16;
+    let mut stream = NOTHING.to_vec();
+    stream.push(0);
+    stream.extend(len.to_le_bytes());
+    stream.extend((!len).to_le_bytes());
+    stream.extend(stored);
+    let mut deflate = flate2::Compress::new(flate2::Compression::new(6), false);
+    let (many, few) = rest.split_at(rest.len() - 20);
+    stream.reserve(2 * content.len());
+    deflate.compress_vec(many, &mut stream, flate2::FlushCompress::Full).unwrap();
+    deflate.compress_vec(few, &mut stream, flate2::FlushCompress::Finish).unwrap();
+    stream
+}
+
+#[cfg(feature = "zlib")]
+#[test]
+fn blocks_of_all_kinds_are_read() {
+    let content = content(12, 30_000);
+    let unit = CompressedBuffer::open(Coding::Deflate, blocks(&content)).unwrap();
+    conformance(&unit, &content, 6);
+    let mut scratch = Scratch::default();
+    let mut out = vec![0; 700];
+    for at in (0..29_300).step_by(97) {
+        unit.read_recursive(at, &mut out, &mut scratch).unwrap();
+        assert!(out == content[at as usize..at as usize + 700], "{at}");
+    }
+}
+
 /// A file for each coding, the index of those that have one, and their content.
 #[cfg(all(feature = "zlib", feature = "lz4"))]
 #[test]
 fn golden_units_stay_readable() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/v1/phrases");
-    let content = content(1, 30_000);
-    let names = ["lz77", "deflate", "lz4", "snappy", "zlib", "lz77-nothing", "snappy-nothing"];
+    let names = [
+        "lz77",
+        "deflate",
+        "lz4",
+        "snappy",
+        "zlib",
+        "lz77-nothing",
+        "snappy-nothing",
+        "deflate-blocks",
+        "lz77-literals",
+    ];
     if std::env::var_os("FICHE_BLESS").is_some() {
         std::fs::create_dir_all(&folder).unwrap();
-        let whole = units(&content);
-        let empty = units(b"");
-        let chosen = [&whole[0], &whole[3], &whole[9], &whole[4], &whole[7], &empty[0], &empty[4]];
-        for (name, (_, coding, stored)) in names.iter().zip(chosen) {
+        let text = content(1, 30_000);
+        let noise = Random(6).bytes(50);
+        for name in names {
+            let content = match name {
+                "lz77-nothing" | "snappy-nothing" => &[][..],
+                "lz77-literals" => &noise,
+                _ => &text,
+            };
+            let all = units(content);
+            let (coding, stored) = match name {
+                "deflate" => (Coding::Deflate, all[3].2.clone()),
+                "deflate-blocks" => (Coding::Deflate, blocks(content)),
+                "zlib" => (Coding::Deflate, all[7].2.clone()),
+                "lz4" => (Coding::Lz4, all[9].2.clone()),
+                "snappy" | "snappy-nothing" => (Coding::Snappy, all[4].2.clone()),
+                _ => (Coding::Lz77, all[0].2.clone()),
+            };
             let path = folder.join(format!("{name}.unit"));
-            if !path.exists() {
-                std::fs::write(&path, stored).unwrap();
-                if *coding != Coding::Lz77 {
-                    let kept = index(*coding, stored).unwrap();
-                    std::fs::write(path.with_extension("index"), kept).unwrap();
-                }
-                let content = if name.ends_with("nothing") { &[][..] } else { &content };
-                std::fs::write(path.with_extension("content"), content).unwrap();
+            if path.exists() {
+                continue;
             }
+            if coding != Coding::Lz77 {
+                let kept = index(coding, &stored).unwrap();
+                std::fs::write(path.with_extension("index"), kept).unwrap();
+            }
+            std::fs::write(&path, stored).unwrap();
+            std::fs::write(path.with_extension("content"), content).unwrap();
         }
     }
     for name in names {

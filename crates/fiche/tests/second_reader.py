@@ -3,7 +3,8 @@
 python second_reader.py FILE.fiche         prints what the file holds, a line a record
 python second_reader.py --check FOLDER     compares every NAME.fiche with its NAME.txt, and
                                           every streams/NAME.gz with its index: the one beside
-                                          it (NAME.gz.fidx), else the one at its end
+                                          it (NAME.gz.fidx), else the one at its end; and
+                                          phrases/NAME.unit, by its NAME.index if it has one
 python second_reader.py --refuse FOLDER    every *.fiche there has to be refused
 
 Needs Python 3.10 or newer, BLAKE3, and a Zstandard module that can do without magic numbers:
@@ -235,9 +236,16 @@ def find_footer(file: BinaryIO, size: int, kind: int = FOOTER) -> tuple[Section,
 
 # Codecs
 
-def decode_lz4(data: bytes, length: int) -> bytes:
-    out, at = bytearray(), 0
+def copy_within(out: bytearray, start: int, count: int) -> None:
+    if not 0 <= start < len(out):
+        raise ValueError("copy from outside")
+    # A copy may overlap what it makes: then its first bytes are repeated.
+    piece = bytes(out[start:start + count])
+    out += (piece * (count // len(piece) + 1))[:count]
 
+
+def read_lz4(data: bytes, at: int, out: bytearray, length: int) -> int:
+    """Adds what a sequence holds; returns where the next one is."""
     def count(value: int) -> int:
         nonlocal at
         more = 255 if value == 15 else 0
@@ -247,24 +255,29 @@ def decode_lz4(data: bytes, length: int) -> bytes:
             value += more
         return value
 
-    while True:
-        token = data[at]
-        at += 1
-        literals = count(token >> 4)
-        if literals > len(data) - at:
-            raise ValueError("literals beyond the end")
-        out += data[at:at + literals]
-        at += literals
-        if at == len(data):  # the last sequence has no match
-            return bytes(out)
-        distance = data[at] | data[at + 1] << 8
-        at += 2
-        match, start = count(token & 15) + 4, len(out) - distance
-        if distance == 0 or start < 0 or len(out) + match > length:
-            raise ValueError("match outside of the block")
-        # A match may overlap what it makes: then its first bytes are repeated.
-        piece = bytes(out[start:start + match])
-        out += (piece * (match // len(piece) + 1))[:match]
+    token = data[at]
+    at += 1
+    literals = count(token >> 4)
+    if literals > len(data) - at:
+        raise ValueError("literals beyond the end")
+    out += data[at:at + literals]
+    at += literals
+    if at == len(data):  # the last sequence has no match
+        return at
+    distance = data[at] | data[at + 1] << 8
+    at += 2
+    match = count(token & 15) + 4
+    if at == len(data) or len(out) + match > length:
+        raise ValueError("match beyond the end")
+    copy_within(out, len(out) - distance, match)
+    return at
+
+
+def decode_lz4(data: bytes, length: int) -> bytes:
+    out, at = bytearray(), 0
+    while at == 0 or at < len(data):
+        at = read_lz4(data, at, out, length)
+    return bytes(out)
 
 
 def decode_zstd(data: bytes, length: int, dictionary: object = None) -> bytes:
@@ -1477,14 +1490,18 @@ class Inflater:
         header = int.from_bytes(self.data[first >> 3:(self.at >> 3) + 1], "little")
         self.header = header >> (first & 7) & (1 << self.bits) - 1
         if self.codes is None:
-            self.skip(-self.at % 8)
-            count, inverse = self.take(16), self.take(16)
-            if count ^ inverse != 0xFFFF:
-                raise ValueError("length of a stored block")
+            count = self.read_stored_length()
             start = self.at >> 3
             self.skip(8 * count)  # no unit begins within: it is not said what its start holds
             self.out += self.data[start:start + count]
             self.end_block()
+
+    def read_stored_length(self) -> int:
+        self.skip(-self.at % 8)
+        count, inverse = self.take(16), self.take(16)
+        if count ^ inverse != 0xFFFF:
+            raise ValueError("length of a stored block")
+        return count
 
     def read_symbol(self) -> None:
         literals, distances = self.codes
@@ -1501,8 +1518,7 @@ class Inflater:
             start = len(self.out) - distance
             if start < self.least:
                 raise ValueError("match before the window")
-            piece = self.out[start:start + length]
-            self.out += (piece * (length // len(piece) + 1))[:length]
+            copy_within(self.out, start, length)
 
     def end_block(self) -> None:
         self.bits = self.header = 0
@@ -1598,6 +1614,154 @@ def check_index(path: Path) -> str | None:
     return None
 
 
+# Phrases
+
+DEFLATE, LZ4, SNAPPY = 1, 2, 3
+
+
+def read_sealed(data: bytes, what: str) -> Cursor:
+    """The fields of what ends with a checksum of all before it."""
+    cursor = Cursor(data[:-4], what, 0)
+    cursor.require(data[-4:] == crc32c(cursor.data).to_bytes(4, "little"), "checksum")
+    return cursor
+
+
+def read_phrases(data: bytes) -> bytes:
+    """The content of a unit of phrases."""
+    unit = read_sealed(data, "unit of phrases")
+    length, count, literals = unit.varint(), unit.varint(), unit.varint()
+    ends = read_elias_fano(unit, count) if count else []
+    unit.require(length < 1 << 31 and [0, *ends][-1] == length, "length")
+    runs = read_sums(unit, count) if count else []
+    unit.require(sum(runs) == literals, "count of literals")
+    width = length.bit_length()
+    sources = unit.fixed((count * width + 7) // 8)
+    unit.require(sources >> count * width == 0, "bits of the sources")
+    behind, out = unit.part(literals, "literals"), bytearray()
+    unit.finish()
+    for number, (end, run) in enumerate(zip(ends, runs)):
+        source = sources >> number * width & (1 << width) - 1
+        out += behind.take(run)
+        copied = end - len(out)
+        if copied:
+            unit.require(source < len(out) < end, "copy")
+            copy_within(out, source, copied)
+        unit.require(copied or (number == count - 1 and source == 0), "sequence without a copy")
+    return bytes(out)
+
+
+def read_phrase_index(data: bytes, stream: bytes) -> tuple[int, list[tuple[int, int, int]]]:
+    """The coding; of each group its end, its place, and where the header of its block begins."""
+    index = read_sealed(data, "index of phrases")
+    coding, length = index.fixed(1), index.varint()
+    index.require(coding in (DEFLATE, LZ4, SNAPPY), "coding")
+    same = index.varint() == len(stream) and index.fixed(4) == crc32c(stream)
+    index.require(same, "another stream")
+    count = index.varint()
+    ends = read_elias_fano(index, count) if count else []
+    index.require(length < 1 << 31 and [0, *ends][-1] == length, "length")
+    places = [place - 1 for place in read_elias_fano(index, count)] if count else []
+    blocks, headers, header = index.varint(), [], 0
+    index.require((blocks > 0) == (coding == DEFLATE and count > 0), "count of blocks")
+    for number in range(blocks):
+        groups, bits = index.varint(), index.varint()
+        index.require((groups > 0) == (number > 0) and groups < count - len(headers), "groups")
+        index.require(bits > 0 or number == 0, "header of a block")
+        headers += [header] * groups
+        header += bits
+    index.finish()
+    return coding, list(zip(ends, places, headers + [header] * (count - len(headers))))
+
+
+def read_snappy(data: bytes, at: int, out: bytearray, length: int) -> int:
+    """Adds what an element holds; returns where the next one is."""
+    element = Cursor(data, "element", 0, at=at)
+    tag = element.fixed(1)
+    kind, count = tag & 3, (tag >> 2) + 1
+    if kind == 0:
+        out += element.take(count if count <= 60 else element.fixed(count - 60) + 1)
+    elif kind == 1:
+        copy_within(out, len(out) - (tag >> 5 << 8 | element.fixed(1)), (tag >> 2 & 7) + 4)
+    else:
+        copy_within(out, len(out) - element.fixed(2 if kind == 2 else 4), count)
+    return element.at
+
+
+def byte_places(read: Callable, stream: bytes, length: int) -> dict[int, tuple[int, int]]:
+    cursor, out, places = Cursor(stream, "stream", 0), bytearray(), {}
+    cursor.require(read == read_lz4 or cursor.varint() == length, "length")
+    at = cursor.at
+    while at == 0 or at < len(stream):
+        places[at] = len(out), 0
+        at = read(stream, at, out, length)
+    require(len(out) == length, "length of the stream", at)
+    return places
+
+
+def deflate_places(stream: bytes, length: int) -> dict[int, tuple[int, int]]:
+    """Of each phrase how much content is before it, and where the header of its block begins."""
+    decode_deflate(stream, length)  # to its end, behind which the other looks for a trailer
+    inflater, header, places = Inflater(stream, 0, 8 * len(stream)), 0, {}
+    while not inflater.ended:
+        at, before = inflater.at, len(inflater.out)
+        if inflater.bits:
+            places[at] = before, header
+            inflater.read_symbol()
+        else:
+            inflater.begin_block()
+            header, after = at, len(inflater.out)
+            places |= {inflater.at - 8 * (after - offset): (offset, header)
+                       for offset in range(before, after)}
+    return places
+
+
+@lru_cache(1)
+def open_block(stream: bytes, header: int) -> Inflater:
+    inflater = Inflater(stream, header, 8 * len(stream))
+    inflater.final, inflater.codes = inflater.read_header()
+    return inflater
+
+
+def read_deflate(stream: bytes, at: int, out: bytearray, header: int) -> int:
+    inflater = open_block(stream, header)
+    inflater.at, inflater.out = at, out
+    if inflater.codes:
+        inflater.read_symbol()
+    else:
+        out.append(inflater.take(8))
+    return inflater.at
+
+
+def decode_groups(coding: int, groups: list[tuple], stream: bytes, content: bytes) -> bytes:
+    """Each group by itself, from its own place; the content is what it may copy from."""
+    read = read_lz4 if coding == LZ4 else read_snappy
+    places = (deflate_places(stream, len(content)) if coding == DEFLATE
+              else byte_places(read, stream, len(content)))
+    decoded = bytearray()
+    for end, at, header in groups:
+        start, position = len(decoded), at // 8 if coding == DEFLATE else at
+        out = bytearray(content[:start])
+        while len(out) < end:
+            require(places.get(at) == (len(out), header), "place of a phrase", position)
+            at = (read_deflate(stream, at, out, header) if coding == DEFLATE
+                  else read(stream, at, out, end))
+        require(len(out) == end, "end of a group", position)
+        decoded += out[start:]
+    return bytes(decoded)
+
+
+def check_phrases(path: Path) -> str | None:
+    """What is wrong with a unit whose content is known, or with the index of its phrases."""
+    data, content = path.read_bytes(), path.with_suffix(".content").read_bytes()
+    beside = path.with_suffix(".index")
+    if not beside.exists():
+        return None if read_phrases(data) == content else "another content"
+    coding, groups = read_phrase_index(beside.read_bytes(), data)
+    decoded = decode(lambda stream, length: decode_groups(coding, groups, stream, content),
+                     data, len(content), "groups", 0)
+    return None if decoded == content else "another content of the groups"
+
+
 # The manifest, and what is compared with it
 
 def record_line(archive: Archive, record: Record) -> str:
@@ -1687,7 +1851,8 @@ def test_all(folder: str, tests: dict[str, Callable[[Path], str | None]]) -> int
 def main(arguments: list[str]) -> int:
     match arguments:
         case ["--check", folder]:
-            return test_all(folder, {"*.fiche": compare, "streams/*.gz": check_index})
+            return test_all(folder, {"*.fiche": compare, "streams/*.gz": check_index,
+                                     "phrases/*.unit": check_phrases})
         case ["--refuse", folder]:
             return test_all(folder, {"*.fiche": refuse})
         case [name] if not name.startswith("-"):

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use fiche::FileSource;
 use fiche::ReadAt;
-use fiche::streams::{IndexOptions, Options, Reader, Writer, index};
+use fiche::streams::{IndexOptions, Options, Reader, Writer, index_file};
 
 use super::command;
+use super::zstd_seekable::{FILE as SEEKABLE, Seekable};
 use crate::engine::{Corpus, Engine, Opened, Reads, Result};
 
 /// Who wrote the file, and how it is read.
@@ -19,17 +20,25 @@ pub enum Gzip {
     Indexed { spacing: u64 },
     /// bgzip -l 9, by an index or by going from header to header.
     Bgzf { indexed: bool },
+    /// Zstandard's seekable format, by its table or by an index.
+    Zstd { level: i32, block: usize, indexed: bool },
 }
 
 impl Gzip {
     fn index(&self) -> bool {
-        !matches!(self, Gzip::Own { .. } | Gzip::Bgzf { indexed: false })
+        let others =
+            matches!(self, Gzip::Bgzf { indexed: true } | Gzip::Zstd { indexed: true, .. });
+        others || matches!(self, Gzip::Indexed { .. })
+    }
+
+    fn file(&self) -> &'static str {
+        if matches!(self, Gzip::Zstd { .. }) { SEEKABLE } else { "corpus.gz" }
     }
 }
 
 impl Engine for Gzip {
     fn build(&self, corpus: &Corpus, folder: &Path) -> Result<()> {
-        let (path, whole) = (folder.join("corpus.gz"), corpus.whole.to_string_lossy());
+        let (path, whole) = (folder.join(self.file()), corpus.whole.to_string_lossy());
         match self {
             Gzip::Own { level, partition } => {
                 let options = Options::default().level(*level).partition(*partition);
@@ -37,6 +46,8 @@ impl Engine for Gzip {
                 std::io::copy(&mut File::open(&corpus.whole)?, &mut writer)?;
                 writer.finish()?;
             }
+            // The file that the peer reads, too.
+            &Gzip::Zstd { level, block, .. } => Seekable { level, block }.build(corpus, folder)?,
             Gzip::Indexed { .. } => std::fs::write(&path, command("gzip", &["-9", "-c", &whole])?)?,
             Gzip::Bgzf { .. } => {
                 let stored = command("bgzip", &["-c", "-l", "9", "-@", "2", &whole])?;
@@ -49,19 +60,20 @@ impl Engine for Gzip {
                 _ => IndexOptions::default(),
             };
             let out = File::create(folder.join("index"))?;
-            index(File::open(&path)?, &options, out, std::io::sink())?;
+            let source: Arc<dyn ReadAt> = Arc::new(FileSource::open(&path)?);
+            index_file(&source, &options, out, &mut |_| Ok(()))?;
         }
         Ok(())
     }
 
     fn files(&self, folder: &Path) -> Vec<PathBuf> {
-        let mut files = vec![folder.join("corpus.gz")];
+        let mut files = vec![folder.join(self.file())];
         files.extend(self.index().then(|| folder.join("index")));
         files
     }
 
     fn open(&self, folder: &Path) -> Result<Box<dyn Opened>> {
-        let source = Arc::new(FileSource::open(folder.join("corpus.gz"))?);
+        let source = Arc::new(FileSource::open(folder.join(self.file()))?);
         let reader = match self.index() {
             true => Reader::with_index(source, Arc::new(FileSource::open(folder.join("index"))?))?,
             false => Reader::open(source)?.ok_or("there is no index")?,

@@ -80,6 +80,11 @@ pub fn by_name(name: &str) -> Result<Box<dyn Engine>> {
         ["fiche-index", spacing] => {
             Box::new(gzip::Gzip::Indexed { spacing: size(spacing)? as u64 })
         }
+        ["fiche-zstd", level, block, rest @ ..] => Box::new(gzip::Gzip::Zstd {
+            level: number(level)?,
+            block: size(block)?,
+            indexed: rest == ["indexed"],
+        }),
         ["fiche-bgzf", rest @ ..] => Box::new(gzip::Gzip::Bgzf { indexed: rest == ["indexed"] }),
         ["bgzip"] => Box::new(process::Bgzip),
         [module @ ("indexed_gzip" | "rapidgzip" | "htslib")] => {

@@ -9,6 +9,9 @@ use zeekstd::{DecodeOptions, Decoder, EncodeOptions, FrameSizePolicy, SeekTable}
 use super::blocks;
 use crate::engine::{Corpus, Engine, Opened, Reads, Result};
 
+/// What the file is called.
+pub const FILE: &str = "seekable.zst";
+
 pub struct Seekable {
     pub level: i32,
     pub block: usize,
@@ -16,7 +19,7 @@ pub struct Seekable {
 
 impl Engine for Seekable {
     fn build(&self, corpus: &Corpus, folder: &Path) -> Result<()> {
-        let out = std::io::BufWriter::new(File::create(folder.join("seekable.zst"))?);
+        let out = std::io::BufWriter::new(File::create(folder.join(FILE))?);
         let mut encoder = EncodeOptions::new()
             .compression_level(self.level)
             .frame_size_policy(FrameSizePolicy::Uncompressed(self.block as u32))
@@ -29,11 +32,11 @@ impl Engine for Seekable {
     }
 
     fn files(&self, folder: &Path) -> Vec<PathBuf> {
-        vec![folder.join("seekable.zst")]
+        vec![folder.join(FILE)]
     }
 
     fn open(&self, folder: &Path) -> Result<Box<dyn Opened>> {
-        let path = folder.join("seekable.zst");
+        let path = folder.join(FILE);
         let decoder = Decoder::new(File::open(&path)?)?;
         let table = decoder.seek_table().clone();
         Ok(Box::new(Table { path, table }))

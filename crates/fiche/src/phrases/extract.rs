@@ -131,7 +131,7 @@ fn run<P: Phrases>(unit: &mut P, start: u32, out: &mut [u8], most: u32) -> Resul
             match stack.pop() {
                 Some(before) => task = before,
                 None => {
-                    steps.pieces += unit.extra();
+                    steps.pieces = steps.pieces.saturating_add(unit.extra());
                     return Ok(Some(steps));
                 }
             }
@@ -143,8 +143,8 @@ fn run<P: Phrases>(unit: &mut P, start: u32, out: &mut [u8], most: u32) -> Resul
                 return Err(unit.corrupt());
             }
         }
-        steps.pieces += 1;
-        let cost = steps.pieces + unit.extra();
+        steps.pieces = steps.pieces.saturating_add(1);
+        let cost = steps.pieces.saturating_add(unit.extra());
         if cost > most {
             return Ok(None);
         }
@@ -187,7 +187,7 @@ fn run<P: Phrases>(unit: &mut P, start: u32, out: &mut [u8], most: u32) -> Resul
                             let bytes = stack.capacity() * size_of::<Task<P::Seat>>();
                             steps.stack = steps.stack.max(bytes);
                         }
-                        steps.pieces += 1;
+                        steps.pieces = steps.pieces.saturating_add(1);
                         continue;
                     }
                 }
@@ -211,9 +211,12 @@ pub(super) fn repeat(out: &mut [u8], mut at: usize, distance: usize, len: usize)
 /// The same; what follows those bytes may be written, too, and is fast where they are few.
 #[inline(always)]
 pub(super) fn copy(out: &mut [u8], at: usize, distance: usize, len: usize) {
-    if len <= 32 && distance >= 32 && at + 32 <= out.len() {
-        let (before, to) = out.split_at_mut(at);
-        to[..32].copy_from_slice(&before[at - distance..at - distance + 32]);
+    if distance >= 32 && len <= 64 && at + 64 <= out.len() {
+        let from = at - distance;
+        out.copy_within(from..from + 32, at);
+        if len > 32 {
+            out.copy_within(from + 32..from + 64, at + 32);
+        }
     } else {
         repeat(out, at, distance, len);
     }

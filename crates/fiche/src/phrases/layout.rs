@@ -2,23 +2,25 @@
 //!
 //! # Unit of phrases
 //!
-//! The content of a unit is cut into *sequences*: each is some literals (or none), then a copy of content that was
-//! there before (only the last may have none). The copy may reach into itself. Numbers that grow from sequence to
-//! sequence are kept so that any of them is found without those before it.
+//! A unit is no file and has no magic number: who stores it knows what it is. Its content is cut into *sequences* of
+//! at least one byte: each is some literals (or none), then a copy of content that was there before (only the last
+//! may have none). The copy may reach into itself. Numbers that grow from sequence to sequence are kept so that any
+//! of them is found without those before it.
 //!
 //! | size | field | meaning |
 //! |---|---|---|
 //! | varint | len | bytes of content, below 2^31 |
-//! | varint | sequences | how many; 0 where there is no content |
+//! | varint | sequences | how many; 0 where there is no content, and only there |
 //! | varint | literals | bytes of literals |
 //! | ... | ends | Elias-Fano sequence: of each sequence, where in the content it ends; the last is `len` |
-//! | ... | literal ends | Elias-Fano sequence: of each sequence `i`, counted from 0, where among the literals its own end, and `i + 1` more |
-//! | ceil(sequences * width / 8) | sources | of sequence `i` at bit `i * width`: where in the content its copy comes from, before the copy; 0 where there is none |
+//! | ... | literal ends | Elias-Fano sequence: of each sequence `i`, counted from 0, how many literals there are up to its end, and `i + 1` more; the last is `literals + sequences` |
+//! | ceil(sequences * width / 8) | sources | of sequence `i` at bit `i * width`: the offset in the content that its copy comes from, below that where it begins itself; 0 where there is no copy |
 //! | literals | literal bytes | of all sequences |
 //! | 4 | checksum | CRC-32C of all of it before |
 //!
-//! `width` is the number of bits of `len`. Both Elias-Fano sequences are left out where there are no sequences.
-//! Bits behind the last source are zero. A copy has as many bytes as the sequence has beside its literals.
+//! `width` is the number of bits of `len`; bit 0 is the lowest bit of the first byte. Both Elias-Fano sequences are
+//! left out where there are no sequences. Bits behind the last source are zero. A copy has as many bytes as the
+//! sequence has beside its literals.
 //!
 //! It is the plain form of the phrases of Constantinescu, Glider, Chambliss and Simha, *Random Read Speedup in
 //! Compression Enabled Storage Systems*, section 2.1 and figures 13 and 14 (without Huffman coding); the succinct

@@ -131,7 +131,7 @@ enum Held {
 
 /// Compresses a unit into [`Coding::Lz77`]. Matches reach back to its first byte.
 ///
-/// Some 2 to 5 MB/s, and 30 bytes of memory for each of the content.
+/// Some 2 MB/s, and 50 bytes of memory for each of the content.
 ///
 /// # Errors
 /// [`Error::Limit`] for 2 GiB and more; [`Error::Corrupt`] when what was encoded does not decode to the content, as
@@ -187,7 +187,8 @@ pub fn transcode(coding: Coding, stored: &[u8]) -> Result<Vec<u8>> {
     Ok(layout::encode(&content, &matches))
 }
 
-/// The index of a stream, to be kept beside it. One pass over its phrases, at some 200 MB/s of stored deflate.
+/// The index of a stream, to be kept beside it. One pass over its phrases, of deflate some 2 ns for each byte of
+/// content.
 ///
 /// # Errors
 /// [`Error::Corrupt`] for what is no such stream; [`Error::Invalid`] for [`Coding::Lz77`], which needs none;
@@ -315,7 +316,7 @@ impl CompressedBuffer {
         scratch: &mut Scratch,
     ) -> Result<Cost> {
         let start = self.check(offset, out.len())?;
-        match self.recurse(start, out, scratch, u32::MAX)? {
+        match self.recurse(start, out, scratch, u32::MAX - 1)? {
             Some(cost) => Ok(cost),
             // Chains of more than 2^32 steps.
             None => self.decode(start, out, scratch),

@@ -141,13 +141,13 @@ fn choose(content: &[u8], chains: &Chains, rules: &Rules) -> Vec<u32> {
         longest.push(best);
     }
     let (literal, copy, bit) = rules.price;
-    let mut price = vec![0u32; n + 1];
+    let mut price = vec![0u64; n + 1];
     let mut takes = vec![0; n];
     for at in (0..n).rev() {
         let (len, distance) = longest[at];
-        price[at] = price[at + 1] + literal;
+        price[at] = price[at + 1] + u64::from(literal);
         if len as usize >= least {
-            let copied = price[at + len as usize] + copy + bit * distance.ilog2();
+            let copied = price[at + len as usize] + u64::from(copy + bit * distance.ilog2());
             if copied < price[at] {
                 (price[at], takes[at]) = (copied, len);
             }

@@ -18,7 +18,7 @@ const END: usize = 256;
 /// with `u32::MAX` the chains are as they come, which is short, as copies are made from where they lead to literals
 /// soonest. Matches of three bytes are not made.
 ///
-/// Some 5 MB/s, and 30 bytes of memory for each of the content.
+/// Some 2 MB/s, and 50 bytes of memory for each of the content.
 ///
 /// # Errors
 /// As of [`compress`](super::compress).

@@ -2,27 +2,33 @@
 //!
 //! # Index of phrases
 //!
-//! The phrases of a stream, in their order, are counted off into *groups* of one or more. The index says where each
-//! group begins, in the stream and in its content; its phrases are read from there. In a deflate stream each literal
-//! of a block with codes is a phrase, and so is any part of a stored block; a group lies within one block. In an LZ4
-//! block a group has whole sequences, in a Snappy stream whole elements.
+//! An index is no file and has no magic number: it is kept by who keeps the stream. That is a raw deflate stream (RFC
+//! 1951), an LZ4 block as under "Codecs", or a Snappy stream that begins with its length, without a wrapper or frame
+//! around it and with nothing behind it.
 //!
-//! A writer takes 8 phrases for a group, or 1 KiB of a stored block, or what is left of the block.
+//! The phrases of a stream, in their order, are counted off into *groups* of one or more. The index says where each
+//! group begins, in the stream and in its content; its phrases are read from there until the content is as long as
+//! the group's end says, which is at the end of a phrase. Groups leave no phrase out. A phrase is a literal or a copy
+//! of a deflate block with codes, or any part of a stored block; a sequence of an LZ4 block; an element of a Snappy
+//! stream. What gives no content is none. A group lies within one block of a deflate stream.
+//!
+//! A writer takes for a group 8 phrases, of LZ4 as many sequences as have 8 runs of literals and copies, or 1 KiB of a
+//! stored block, or what is left of the block.
 //!
 //! | size | field | meaning |
 //! |---|---|---|
 //! | 1 | coding | 1 deflate, 2 LZ4 block, 3 Snappy |
 //! | varint | len | bytes of content, below 2^31 |
-//! | varint | stored_len | bytes of the stream |
+//! | varint | stored_len | bytes of the stream, below 2^60 |
 //! | 4 | stored_checksum | CRC-32C of the stream |
-//! | varint | groups | how many; 0 where there is no content |
+//! | varint | groups | how many; 0 where there is no content, and only there |
 //! | ... | ends | Elias-Fano sequence: of each group, where in the content it ends; the last is `len` |
-//! | ... | places | Elias-Fano sequence: of each group, the bit (of deflate; bit 0 is the lowest of the first byte) or byte of the stream where it begins, and 1 more |
+//! | ... | places | Elias-Fano sequence: of each group, where in the stream it begins, and 1 more: of deflate in bits, the first of a code, or the first of a stored byte; of LZ4 in bytes, the token of a sequence; of Snappy in bytes, the tag of an element |
 //! | varint | blocks | of deflate: how many blocks have groups; otherwise 0 |
-//! | ... | ... | of each such block: varint, the groups of the such block before it (0 for the first); varint, bits from where that one's header begins (for the first, from bit 0) to where its own does |
+//! | ... | ... | of each block that has groups, in their order: varint, how many groups the one before it in this list has (0 for the first); varint, the bit that its header begins at (the one that says whether it is the last), less that of the one before it in this list (less 0 for the first) |
 //! | 4 | checksum | CRC-32C of all of it before |
 //!
-//! Both Elias-Fano sequences are left out where there are no groups.
+//! Both Elias-Fano sequences are left out where there are no groups. Bit 0 is the lowest bit of the first byte.
 
 use crate::codec::deflate::{Header, Inflate, Input, Pause, Tokens};
 use crate::elias_fano::{EliasFano, Gap};
@@ -32,7 +38,7 @@ use crate::phrases::extract::{From, Phrase, Phrases, copy};
 use crate::phrases::kernel::{Work, with_bit_counts};
 use crate::phrases::layout::MOST;
 use crate::phrases::parse::Match;
-use crate::wire::{Put, Take, crc32c};
+use crate::wire::{Put, Take, crc32c, load_u32};
 
 /// What an error calls the bytes of an index.
 const WHAT: &str = "index of phrases";
@@ -251,31 +257,41 @@ fn lz4_sequence(stored: &[u8], at: usize) -> Option<([Option<Piece>; 2], usize)>
     let distance = usize::from(*stored.get(next)?) | usize::from(*stored.get(next + 1)?) << 8;
     next += 2;
     let len = lz4_len(stored, token & 15, &mut next)?.checked_add(4)?;
-    (distance > 0).then_some(([literals, Some(Piece::Copy { distance, len })], next))
+    let is_right = distance > 0 && next < stored.len();
+    is_right.then_some(([literals, Some(Piece::Copy { distance, len })], next))
 }
 
 /// The element of a Snappy stream at this byte, and where the next one is.
 #[inline(always)]
 fn snappy_element(stored: &[u8], at: usize) -> Option<(Piece, usize)> {
     let tag = usize::from(*stored.get(at)?);
-    let number = |from: usize, bytes: usize| -> Option<usize> {
-        let bytes = stored.get(from..from + bytes)?;
-        Some(bytes.iter().rev().fold(0, |number, &b| number << 8 | usize::from(b)))
-    };
-    let (len, distance, next) = match tag & 3 {
+    let behind = at + 1;
+    // Up to four bytes of a number; those that are not there are looked for below.
+    let word = match behind + 4 <= stored.len() {
+        true => load_u32(stored, behind),
+        false => stored[behind..].iter().rev().fold(0, |word, &b| word << 8 | u32::from(b)),
+    } as usize;
+    let (piece, next) = match tag & 3 {
         0 => {
             let (len, from) = match tag >> 2 {
-                len @ 0..60 => (len + 1, at + 1),
-                long => (number(at + 1, long - 59)? + 1, at + 1 + long - 59),
+                len @ 0..60 => (len + 1, behind),
+                long => {
+                    let all = (1u64 << (8 * (long - 59))) - 1;
+                    ((word as u64 & all) as usize + 1, behind + long - 59)
+                }
             };
-            let next = from.checked_add(len).filter(|&next| next <= stored.len())?;
-            return Some((Piece::Literals { from, len }, next));
+            let piece = Piece::Literals { from, len };
+            (piece, from.checked_add(len)?)
         }
-        1 => ((tag >> 2 & 7) + 4, tag >> 5 << 8 | number(at + 1, 1)?, at + 2),
-        2 => ((tag >> 2) + 1, number(at + 1, 2)?, at + 3),
-        _ => ((tag >> 2) + 1, number(at + 1, 4)?, at + 5),
+        1 => {
+            let distance = tag >> 5 << 8 | word & 0xFF;
+            (Piece::Copy { distance, len: (tag >> 2 & 7) + 4 }, at + 2)
+        }
+        2 => (Piece::Copy { distance: word & 0xFFFF, len: (tag >> 2) + 1 }, at + 3),
+        _ => (Piece::Copy { distance: word, len: (tag >> 2) + 1 }, at + 5),
     };
-    (distance > 0).then_some((Piece::Copy { distance, len }, next))
+    let is_right = next <= stored.len() && !matches!(piece, Piece::Copy { distance: 0, .. });
+    is_right.then_some((piece, next))
 }
 
 /// The pieces at this byte of a stream, and where the next ones are.
@@ -373,6 +389,9 @@ fn find_in_deflate(stored: &[u8]) -> Result<Found> {
 fn find_in_bytes(coding: Coding, stored: &[u8]) -> Result<Found> {
     let mut found = Found::default();
     let (mut next, claimed) = begin(coding, stored)?;
+    if coding == Coding::Lz4 && stored.is_empty() {
+        return Err(corrupt_at(coding, 0));
+    }
     let mut at = 0usize;
     while next < stored.len() {
         let place = next;
@@ -687,7 +706,7 @@ impl Phrases for Indexed<'_> {
 
     #[inline(always)]
     fn extra(&self) -> u32 {
-        READ * self.memo.groups()
+        self.memo.groups().saturating_mul(READ)
     }
 }
 
