@@ -211,14 +211,25 @@ pub(super) fn repeat(out: &mut [u8], mut at: usize, distance: usize, len: usize)
 /// The same; what follows those bytes may be written, too, and is fast where they are few.
 #[inline(always)]
 pub(super) fn copy(out: &mut [u8], at: usize, distance: usize, len: usize) {
-    if distance >= 32 && len <= 64 && at + 64 <= out.len() {
+    if len > 64 || at + 72 > out.len() {
+        repeat(out, at, distance, len);
+    } else if distance >= 32 {
         let from = at - distance;
         out.copy_within(from..from + 32, at);
         if len > 32 {
             out.copy_within(from + 32..from + 64, at + 32);
         }
     } else {
-        repeat(out, at, distance, len);
+        // A multiple of the period that is as long as a step.
+        let (mut next, mut back) = (at, distance);
+        if distance < 8 {
+            (0..8).for_each(|i| out[at + i] = out[at + i - distance]);
+            (next, back) = (at + 8, distance * 8usize.div_ceil(distance));
+        }
+        while next < at + len {
+            out.copy_within(next - back..next - back + 8, next);
+            next += 8;
+        }
     }
 }
 
