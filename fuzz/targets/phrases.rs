@@ -11,13 +11,17 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let coding = [Coding::Lz77, Coding::Deflate, Coding::Lz4, Coding::Snappy][usize::from(first % 4)];
     if first & 128 != 0 {
         // As content, which is slow to compress.
-        let stored = &stored[..stored.len().min(2000)];
+        let content = &stored[..stored.len().min(2000)];
         let depth = u32::from(first >> 4 & 7) + 1;
         for (coding, stored) in [
-            (Coding::Lz77, compress_within(stored, depth).unwrap()),
-            (Coding::Deflate, deflate(stored, depth).unwrap()),
+            (Coding::Lz77, compress_within(content, depth).unwrap()),
+            (Coding::Deflate, deflate(content, depth).unwrap()),
         ] {
-            read(&CompressedBuffer::open(coding, stored).unwrap(), &mut scratch);
+            let unit = CompressedBuffer::open(coding, stored).unwrap();
+            let mut back = vec![0; unit.len() as usize];
+            unit.read_sequential(0, &mut back, &mut scratch).unwrap();
+            assert!(back == content);
+            read(&unit, &mut scratch);
         }
         return;
     }
@@ -33,22 +37,27 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         let (kept, stored) = stored.split_at(stored.len() / 2);
         let own = index(coding, stored);
         if let Ok(unit) = CompressedBuffer::open_indexed(coding, stored, kept) {
-            read(&unit, &mut scratch);
+            wrong(&unit, &mut scratch);
         }
         if let Ok(mut own) = own {
             // Its own, a little wrong.
             let at = usize::from(first) * 31 % own.len();
             own[at] ^= 1 << (first >> 4 & 7);
             if let Ok(unit) = CompressedBuffer::open_indexed(coding, stored, &own) {
-                for offset in [0, unit.len() / 2, unit.len().saturating_sub(9)] {
-                    let mut out = vec![0; unit.len().saturating_sub(offset).min(300) as usize];
-                    let _ = unit.read_recursive(offset, &mut out, &mut scratch);
-                    let _ = unit.read(offset, &mut out, &mut scratch);
-                }
+                wrong(&unit, &mut scratch);
             }
         }
     }
 });
+
+/// An index of something else: errors or other content, and no harm.
+fn wrong(unit: &CompressedBuffer, scratch: &mut Scratch) {
+    for offset in [0, unit.len() / 2, unit.len().saturating_sub(9)] {
+        let mut out = vec![0; unit.len().saturating_sub(offset).min(300) as usize];
+        let _ = unit.read_recursive(offset, &mut out, scratch);
+        let _ = unit.read(offset, &mut out, scratch);
+    }
+}
 
 /// Where decoding from the front says what a range is, recursion says it, too.
 fn read(unit: &CompressedBuffer, scratch: &mut Scratch) {
@@ -59,11 +68,9 @@ fn read(unit: &CompressedBuffer, scratch: &mut Scratch) {
         let end = (start + n).min(len);
         let mut out = vec![0; end - start];
         let found = unit.read_recursive(start as u64, &mut out, scratch);
-        if is_right && unit.len() == len as u64 && found.is_ok() {
-            assert!(out == whole[start..end]);
-        }
-        if unit.read(start as u64, &mut out, scratch).is_ok() && is_right {
-            assert!(out == whole[start..end]);
+        if is_right && unit.len() == len as u64 {
+            assert!(found.is_ok() && out == whole[start..end]);
+            assert!(unit.read(start as u64, &mut out, scratch).is_ok() && out == whole[start..end]);
         }
     }
 }

@@ -206,6 +206,35 @@ fn an_index_that_was_kept_is_that_of_its_stream_only() {
 }
 
 #[test]
+fn streams_that_are_cut_or_go_on_are_not_transcoded() {
+    for (coding, stored) in [
+        (Coding::Snappy, &[10, 4 << 2, b'h', b'e', b'l', b'l', b'o'][..]),
+        (Coding::Lz4, &[]),
+        (Coding::Deflate, b"\x03\x00more"),
+        (Coding::Deflate, b"\x03"),
+    ] {
+        assert!(matches!(transcode(coding, stored), Err(Error::Corrupt { .. })), "{stored:?}");
+        assert!(matches!(CompressedBuffer::open(coding, stored), Err(Error::Corrupt { .. })));
+    }
+}
+
+#[test]
+fn lengths_that_were_not_read_before_are_tried() {
+    // Phrases of a thousand bytes: long reads take few steps.
+    let content = Random(3).bytes(1000).repeat(4);
+    let content: Vec<u8> = (0..60).flat_map(|i| [&content[..], &[i]].concat()).collect();
+    let unit = CompressedBuffer::open(Coding::Lz77, compress(&content).unwrap()).unwrap();
+    let mut scratch = Scratch::default();
+    for i in 0..20 {
+        unit.read(9000 + 4001 * i, &mut [0; 8], &mut scratch).unwrap();
+    }
+    let mut out = vec![0; 1000];
+    let cost = unit.read(200_000, &mut out, &mut scratch).unwrap();
+    assert_eq!(cost.way, Way::Recursive, "{cost:?}");
+    assert!(out == content[200_000..201_000]);
+}
+
+#[test]
 fn damaged_and_cut_units_are_errors() {
     let content = content(8, 20_000);
     let stored = compress(&content).unwrap();

@@ -322,10 +322,18 @@ mod tests {
                 let mut twin = Vec::new();
                 extract_segment(&mut unit, start as u32, len as u32, &mut twin);
                 assert!(twin == out);
-                // With fewer steps than it takes it is given up.
+                // Compiled for any processor it does the same.
+                let mut plain = vec![0; len];
+                let same = run(&mut unit, start as u32, &mut plain, u32::MAX).unwrap();
+                assert!(plain == out && same == Some(steps));
+                // With one step less than it takes it is given up, with as many it is not, as far as the look
+                // ahead goes.
                 if let Some(fewer) = steps.pieces.checked_sub(1) {
-                    let found = extract(&mut unit, start as u32, &mut out, fewer / 2).unwrap();
-                    assert!(found.is_none() || fewer == 0);
+                    assert!(extract(&mut unit, start as u32, &mut out, fewer).unwrap().is_none());
+                }
+                if len <= AHEAD {
+                    let found = extract(&mut unit, start as u32, &mut out, steps.pieces).unwrap();
+                    assert_eq!(found, Some(steps));
                 }
             }
         }

@@ -20,7 +20,7 @@
 //!
 //! `width` is the number of bits of `len`; bit 0 is the lowest bit of the first byte. Both Elias-Fano sequences are
 //! left out where there are no sequences. Bits behind the last source are zero. A copy has as many bytes as the
-//! sequence has beside its literals.
+//! sequence has beside its literals. In both Elias-Fano sequences there are no more low bits than a writer takes.
 //!
 //! It is the plain form of the phrases of Constantinescu, Glider, Chambliss and Simha, *Random Read Speedup in
 //! Compression Enabled Storage Systems*, section 2.1 and figures 13 and 14 (without Huffman coding); the succinct
@@ -137,6 +137,9 @@ impl Unit {
         let width = width_of(len);
         let bits = count as u64 * u64::from(width);
         let bytes = take.bytes(usize::try_from(bits.div_ceil(8)).map_err(|_| corrupt())?)?;
+        if !bits.is_multiple_of(8) && bytes.last().is_some_and(|last| last >> (bits % 8) != 0) {
+            return Err(take.corrupt());
+        }
         // A look takes eight bytes.
         let mut sources = Vec::with_capacity(bytes.len() + 8);
         sources.extend_from_slice(bytes);
@@ -144,7 +147,16 @@ impl Unit {
         let literals = take.bytes(literals)?.into();
         take.end()?;
         let stored = stored.len();
-        Ok(Unit { len: len as u32, sequences, width, sources: sources.into(), literals, stored })
+        let sources = sources.into();
+        let unit = Unit { len: len as u32, sequences, width, sources, literals, stored };
+        if let Some(all) = &unit.sequences {
+            let (ends, literals) = (all.ends.gap(count - 1), all.literals.gap(count - 1));
+            let (middle, _) = unit.halves(ends, literals);
+            if u64::from(middle) == ends.to && unit.source(count - 1) != 0 {
+                return Err(take.corrupt());
+            }
+        }
+        Ok(unit)
     }
 
     pub fn len(&self) -> u32 {
@@ -187,8 +199,11 @@ impl Unit {
 
     /// The half of a sequence that holds a byte.
     #[inline(always)]
-    fn half(&self, ends: Gap, literals: Gap, at: u32) -> (Seat, Phrase) {
+    fn half(&self, ends: Gap, literals: Gap, at: u32) -> Result<(Seat, Phrase)> {
         let (middle, from) = self.halves(ends, literals);
+        if u64::from(middle) < ends.from || u64::from(middle) > ends.to {
+            return Err(self.corrupt());
+        }
         let is_copy = at >= middle;
         let phrase = match is_copy {
             false => Phrase { start: ends.from as u32, end: middle, from: From::Literals(from) },
@@ -197,7 +212,7 @@ impl Unit {
                 Phrase { start: middle, end: ends.to as u32, from }
             }
         };
-        (Seat { ends, literals, is_copy }, phrase)
+        Ok((Seat { ends, literals, is_copy }, phrase))
     }
 
     /// Fills `out` with the content from its first byte on.
@@ -299,19 +314,19 @@ impl Phrases for &Unit {
     fn phrase_of(&mut self, at: u32) -> Result<(Seat, Phrase)> {
         let all = self.all()?;
         let ends = all.ends.above(u64::from(at)).ok_or_else(|| self.corrupt())?;
-        Ok(self.half(ends, all.literals.gap(ends.i), at))
+        self.half(ends, all.literals.gap(ends.i), at)
     }
 
     #[inline(always)]
     fn next(&mut self, seat: Seat) -> Result<(Seat, Phrase)> {
         let (middle, _) = self.halves(seat.ends, seat.literals);
         if !seat.is_copy && u64::from(middle) < seat.ends.to {
-            return Ok(self.half(seat.ends, seat.literals, middle));
+            return self.half(seat.ends, seat.literals, middle);
         }
         let all = self.all()?;
         let next = all.ends.next(seat.ends).zip(all.literals.next(seat.literals));
         let (ends, literals) = next.ok_or_else(|| self.corrupt())?;
-        Ok(self.half(ends, literals, ends.from as u32))
+        self.half(ends, literals, ends.from as u32)
     }
 
     #[inline(always)]

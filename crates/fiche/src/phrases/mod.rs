@@ -35,6 +35,7 @@ mod shallow;
 mod streams;
 
 use std::cell::RefCell;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -46,7 +47,10 @@ use parse::Rules;
 pub use shallow::deflate;
 use streams::{Index, Indexed, Memo};
 
-/// Bytes that a thread keeps for units that are decoded from the front.
+/// How much dearer than the front recursion has to be by reads of other lengths, for it not to be tried.
+const TRUST: u64 = 8;
+
+/// Bytes that a thread keeps of what a read needed.
 const KEPT: usize = 1 << 20;
 
 /// How the phrases of a unit are written.
@@ -101,7 +105,8 @@ pub struct Sizes {
 }
 
 /// What extractions work with: keep one for each thread. Holds at most eight tables of deflate blocks (16 KiB each),
-/// what the last extraction read, and the content of a unit if one was decoded from the front.
+/// what the last extraction read and eight bytes for each group of the largest index, and the content of a unit if one was
+/// decoded from the front.
 #[derive(Default)]
 pub struct Scratch {
     memo: Memo,
@@ -114,7 +119,6 @@ pub struct Scratch {
 /// A unit held compressed in memory, any range of which can be read.
 ///
 /// Threads may share it. As a [`ReadAt`] it works with a [`Scratch`] of each thread's own.
-#[derive(Debug)]
 pub struct CompressedBuffer {
     held: Held,
     /// Tells units apart.
@@ -123,7 +127,6 @@ pub struct CompressedBuffer {
     known: [AtomicU64; 32],
 }
 
-#[derive(Debug)]
 enum Held {
     Phrases(Unit),
     Stream { coding: Coding, stored: Arc<[u8]>, index: Index, index_len: usize },
@@ -172,7 +175,8 @@ fn decodes_to(coding: Coding, stored: &[u8], content: &[u8]) -> Result<()> {
 }
 
 /// The same phrases in [`Coding::Lz77`]: those of a stream that is there, as the paper took zlib's and left out their
-/// Huffman codes. Decodes the stream whole.
+/// Huffman codes. Decodes the stream whole, and what it makes again: some 5 ns for each byte of content, and 100 bytes
+/// of memory for each copy.
 ///
 /// # Errors
 /// [`Error::Corrupt`] for what is no such stream, [`Error::Limit`] for content of 2 GiB and more; [`Error::Invalid`]
@@ -184,7 +188,9 @@ pub fn transcode(coding: Coding, stored: &[u8]) -> Result<Vec<u8>> {
     let (matches, len) = streams::matches(coding, stored)?;
     let mut content = vec![0; len];
     streams::decode(coding, stored, &mut content, &mut Inflate::new())?;
-    Ok(layout::encode(&content, &matches))
+    let same = layout::encode(&content, &matches);
+    decodes_to(Coding::Lz77, &same, &content)?;
+    Ok(same)
 }
 
 /// The index of a stream, to be kept beside it. One pass over its phrases, of deflate some 2 ns for each byte of
@@ -192,7 +198,7 @@ pub fn transcode(coding: Coding, stored: &[u8]) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// [`Error::Corrupt`] for what is no such stream; [`Error::Invalid`] for [`Coding::Lz77`], which needs none;
-/// [`Error::Limit`] for content of 2 GiB and more.
+/// [`Error::Limit`] for content or streams of 2 GiB and more.
 pub fn index(coding: Coding, stored: &[u8]) -> Result<Vec<u8>> {
     match coding {
         Coding::Lz77 => Err(Error::invalid("this coding needs no index")),
@@ -214,11 +220,14 @@ impl CompressedBuffer {
         CompressedBuffer::open_indexed(coding, stored, &index)
     }
 
-    /// Holds a unit whose index was made before. Costs a checksum of both: some 10 us for 100 KiB.
+    /// Holds a unit whose index was made before. Costs a checksum of both, and a pass over the index: some 20 us for 100
+    /// KiB. Checksums tell an index that was damaged or is that of another stream; one that was made to deceive gives
+    /// other content, or an error: it is to be trusted as the stream is.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when the index is damaged, [`Error::Changed`] when it is that of another stream,
-    /// [`Error::Unsupported`] when it is that of another coding, [`Error::Invalid`] for [`Coding::Lz77`].
+    /// [`Error::Unsupported`] when it is that of another coding, [`Error::Invalid`] for [`Coding::Lz77`], [`Error::Limit`]
+    /// for streams of 2 GiB and more.
     pub fn open_indexed(
         coding: Coding,
         stored: impl Into<Arc<[u8]>>,
@@ -256,8 +265,10 @@ impl CompressedBuffer {
         }
     }
 
-    /// Fills `out` with the content from `offset` on, in the cheaper way: see [`expect`](CompressedBuffer::expect).
-    /// Where recursion turns out to be dearer than was expected, it is given up.
+    /// Fills `out` with the content from `offset` on, in the way that is expected to be cheaper. What decoding from the
+    /// front takes is known from the index; what recursion takes, from reads of about that length before. Where it turns
+    /// out to be dearer it is given up: so a read takes at most about twice as long as decoding from the front, whatever
+    /// the unit.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`] when the unit ends before; [`Error::Corrupt`] when it is damaged where it was read.
@@ -265,8 +276,10 @@ impl CompressedBuffer {
         let start = self.check(offset, out.len())?;
         let allowed = self.sequential_steps(start + out.len() as u32);
         let class = out.len().max(1).ilog2() as usize;
-        let expected = self.expected(class);
-        if expected <= u64::from(allowed) {
+        let (expected, is_known) = self.expected(class);
+        // What is known of other lengths only is not believed before it was tried.
+        let limit = if is_known { u64::from(allowed) } else { TRUST * u64::from(allowed) };
+        if expected <= limit {
             if let Some(cost) = self.recurse(start, out, scratch, allowed)? {
                 self.learn(class, cost.steps);
                 return Ok(cost);
@@ -274,15 +287,14 @@ impl CompressedBuffer {
             self.learn(class, allowed.saturating_mul(2));
         } else {
             // What was dear once is tried again some day: reads elsewhere may be cheaper.
-            let known = self.known[class].load(Relaxed);
-            self.known[class].store(known - known / 64, Relaxed);
+            self.known[class].store(16 * expected - expected / 4, Relaxed);
         }
         self.decode(start, out, scratch)
     }
 
-    /// Steps that a read of 2^class bytes may take: by what reads of that length took, or others, or one
-    /// if there were none. So a first one is tried, and given up if it has to.
-    fn expected(&self, class: usize) -> u64 {
+    /// Steps that a read of 2^class bytes may take, and whether reads of that length say so; if there were none, those of
+    /// others, or nothing does: so a first one is tried, and given up if it has to.
+    fn expected(&self, class: usize) -> (u64, bool) {
         let known = |class: usize| self.known.get(class).map_or(0, |known| known.load(Relaxed));
         let near = (0..self.known.len()).find_map(|far| {
             let shorter = class.checked_sub(far).map_or(0, known);
@@ -293,7 +305,7 @@ impl CompressedBuffer {
                 Some(known(class + far) >> far).filter(|&n| n > 0)
             }
         });
-        near.unwrap_or(0) / 16
+        (near.unwrap_or(0) / 16, known(class) > 0)
     }
 
     /// Notes what a read of its class took: the mean of what was, the last ones more than the others.
@@ -379,7 +391,7 @@ impl CompressedBuffer {
             }
             fill(&mut scratch.room[..end], &mut scratch.inflate)?;
             out.copy_from_slice(&scratch.room[start as usize..end]);
-            peak_bytes = scratch.room.len();
+            peak_bytes = end;
         }
         Ok(Cost { way, steps: 0, peak_bytes })
     }
@@ -404,6 +416,12 @@ impl CompressedBuffer {
     }
 }
 
+impl fmt::Debug for CompressedBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CompressedBuffer({:?})", self.sizes())
+    }
+}
+
 impl ReadAt for CompressedBuffer {
     fn len(&self) -> u64 {
         match &self.held {
@@ -420,6 +438,9 @@ impl ReadAt for CompressedBuffer {
             let read = self.read(offset, buf, scratch).map(|_| ());
             if scratch.room.len() > KEPT {
                 scratch.room = Vec::new();
+            }
+            if scratch.memo.bytes() > KEPT {
+                scratch.memo = Memo::default();
             }
             read
         })

@@ -1,7 +1,7 @@
 //! Cuts content into literals and copies of what was before.
 //!
 //! Which bytes are copied is decided back to front: the cheapest way to write all from a byte on is its literal and
-//! what follows, or the longest copy there is and what follows that; longer ones are never worse, as a copy costs the
+//! what follows, or the longest copy that is found and what follows that; longer ones are never worse, as a copy costs the
 //! same whatever its length. Where they are copied *from* is decided front to back: of the places that have the bytes,
 //! the one which leads to literals by the fewest steps. And if all of a copy's source was itself copied in one piece,
 //! it is copied from there instead. So chains stay short, whether they are bounded or not.
@@ -205,6 +205,8 @@ impl Sources {
         len: usize,
     ) -> Option<Match> {
         let mut best: Option<(Match, u64)> = None;
+        // Little of a long one is left where chains are bounded.
+        let len = if rules.depth == u32::MAX { len } else { len.min(ENOUGH) };
         for place in chains.places(at, rules) {
             let same = match len > ENOUGH {
                 // The chain is not walked for these: see where they were chosen.

@@ -19,7 +19,7 @@
 //! |---|---|---|
 //! | 1 | coding | 1 deflate, 2 LZ4 block, 3 Snappy |
 //! | varint | len | bytes of content, below 2^31 |
-//! | varint | stored_len | bytes of the stream, below 2^60 |
+//! | varint | stored_len | bytes of the stream, below 2^31 |
 //! | 4 | stored_checksum | CRC-32C of the stream |
 //! | varint | groups | how many; 0 where there is no content, and only there |
 //! | ... | ends | Elias-Fano sequence: of each group, where in the content it ends; the last is `len` |
@@ -28,7 +28,8 @@
 //! | ... | ... | of each block that has groups, in their order: varint, how many groups the one before it in this list has (0 for the first); varint, the bit that its header begins at (the one that says whether it is the last), less that of the one before it in this list (less 0 for the first) |
 //! | 4 | checksum | CRC-32C of all of it before |
 //!
-//! Both Elias-Fano sequences are left out where there are no groups. Bit 0 is the lowest bit of the first byte.
+//! Both Elias-Fano sequences are left out where there are no groups; `places` has no more low bits than a writer
+//! takes. Bit 0 is the lowest bit of the first byte.
 
 use crate::codec::deflate::{Header, Inflate, Input, Pause, Tokens};
 use crate::elias_fano::{EliasFano, Gap};
@@ -44,8 +45,9 @@ use crate::wire::{Put, Take, crc32c, load_u32};
 const WHAT: &str = "index of phrases";
 /// Phrases of a group.
 pub(super) const GROUP: u32 = 8;
-/// To read a group takes as long as so many pieces.
-const READ: u32 = 2;
+/// To read so many phrases and literals takes as long as a step, and so many steps to make the tables of a block.
+const READ: usize = 4;
+const TABLES: usize = 60;
 /// Decoders that an extraction keeps, each with the tables of a block.
 const DECODERS: usize = 8;
 
@@ -85,10 +87,12 @@ const LITERALS: u32 = 1 << 31;
 pub(super) struct Memo {
     tokens: Vec<Token>,
     literals: Vec<u8>,
-    /// Of each group, 1 more than the number of its first token.
-    firsts: Vec<u32>,
+    /// Of each group, 1 more than the number of its first token, and the number behind its last.
+    firsts: Vec<(u32, u32)>,
     /// Groups that have one.
     used: Vec<u32>,
+    /// Tables that were made for the extraction.
+    made: usize,
     /// Of which block each is; the last one was used last.
     decoders: Vec<(u32, Header, Inflate)>,
 }
@@ -100,27 +104,32 @@ impl Memo {
         self.literals.clear();
         for &group in &self.used {
             if let Some(first) = self.firsts.get_mut(group as usize) {
-                *first = 0;
+                *first = (0, 0);
             }
         }
         self.used.clear();
-        self.firsts.resize(groups, 0);
+        self.made = 0;
+        if self.firsts.len() < groups {
+            self.firsts.resize(groups, (0, 0));
+        }
     }
 
     pub fn forget_tables(&mut self) {
         self.decoders.clear();
     }
 
-    /// Groups that were read for the extraction.
-    pub fn groups(&self) -> u32 {
-        self.used.len() as u32
+    /// What reading took, in steps.
+    #[inline(always)]
+    fn steps(&self) -> usize {
+        (self.tokens.len() + self.literals.len()) / READ + TABLES * self.made
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory that the extraction used.
     pub fn bytes(&self) -> usize {
-        size_of::<Token>() * self.tokens.capacity()
-            + self.literals.capacity()
-            + 4 * (self.firsts.capacity() + self.used.capacity())
+        size_of::<Token>() * self.tokens.len()
+            + self.literals.len()
+            + 8 * self.firsts.len()
+            + 4 * self.used.len()
             + self.decoders.len() * INFLATE_BYTES
     }
 }
@@ -169,6 +178,9 @@ struct Taker<'a> {
 impl Tokens for Taker<'_> {
     fn is_full(&self) -> bool {
         self.at >= self.end
+    }
+    fn at_once(&self) -> usize {
+        self.end.saturating_sub(self.at)
     }
     fn at(&self) -> usize {
         self.at
@@ -422,12 +434,25 @@ fn find_in_bytes(coding: Coding, stored: &[u8]) -> Result<Found> {
     Ok(found)
 }
 
+/// Places in a stream fit 31 bits.
+fn check_len(stored: &[u8]) -> Result<()> {
+    let (need, allowed) = (stored.len() as u64, MOST as u64);
+    let what = "stored bytes of a unit";
+    if need > allowed { Err(Error::Limit { what, need, allowed }) } else { Ok(()) }
+}
+
+/// Goes through a whole stream, which has to be one.
+fn find(coding: Coding, stored: &[u8]) -> Result<Found> {
+    check_len(stored)?;
+    match coding {
+        Coding::Deflate => find_in_deflate(stored),
+        _ => find_in_bytes(coding, stored),
+    }
+}
+
 /// The bytes of the index of a stream. One pass over its phrases, without their content.
 pub(super) fn index(coding: Coding, stored: &[u8]) -> Result<Vec<u8>> {
-    let found = match coding {
-        Coding::Deflate => find_in_deflate(stored)?,
-        _ => find_in_bytes(coding, stored)?,
-    };
+    let found = find(coding, stored)?;
     let mut out = Vec::new();
     out.put_u8(coding as u8);
     out.put_varint(found.ends.last().copied().unwrap_or(0));
@@ -469,6 +494,7 @@ impl Index {
         let len = take.count(MOST as u64)?;
         let stored_len = take.varint()?;
         let stored_checksum = take.u32()?;
+        check_len(stored)?;
         let is_other = stored_checksum != crc32c(stored) && !cfg!(fuzzing);
         if stored_len != stored.len() as u64 || is_other {
             return Err(Error::Changed { what: "stream that an index of phrases was made for" });
@@ -476,7 +502,8 @@ impl Index {
         let count = take.count(len as u64)?;
         let mut groups = None;
         if count > 0 {
-            let ends = EliasFano::decode_in_any_order(&mut take, count)?;
+            // In order: so groups do not overlap, and no more is ever read than there is content.
+            let ends = EliasFano::decode(&mut take, count)?;
             let places = EliasFano::decode_in_any_order(&mut take, count)?;
             if ends.last() != len as u64 {
                 return Err(take.corrupt());
@@ -523,7 +550,8 @@ impl Index {
 
     /// Bytes of memory beside those that are stored.
     pub fn hint_bytes(&self) -> usize {
-        self.groups.as_ref().map_or(0, |all| all.ends.hint_bytes() + all.places.hint_bytes())
+        let hints = |all: &Groups| all.ends.hint_bytes() + all.places.hint_bytes();
+        size_of::<Block>() * self.blocks.len() + self.groups.as_ref().map_or(0, hints)
     }
 }
 
@@ -537,8 +565,8 @@ impl<'a> Indexed<'a> {
     #[inline(always)]
     fn tokens_of(&mut self, group: Gap) -> Result<u32> {
         match self.memo.firsts.get(group.i) {
-            Some(0) | None => self.read(group),
-            Some(&first) => Ok(first - 1),
+            Some((0, _)) | None => self.read(group),
+            Some(&(first, _)) => Ok(first - 1),
         }
     }
 
@@ -561,7 +589,7 @@ impl<'a> Indexed<'a> {
         }
         // Ends the last one.
         self.memo.tokens.push(Token { start: end as u32, from: 0 });
-        self.memo.firsts[group.i] = first + 1;
+        self.memo.firsts[group.i] = (first + 1, self.memo.tokens.len() as u32);
         self.memo.used.push(group.i as u32);
         Ok(first)
     }
@@ -590,6 +618,7 @@ impl<'a> Indexed<'a> {
                 };
                 let header = self.index.blocks[block as usize].header;
                 let mut input = Input::new(self.stored, header as usize);
+                self.memo.made += 1;
                 inflate.begin_block(&mut input).map_err(|f| f.at(header / 8))?;
                 decoders.push((block, inflate.header_of(&input), inflate));
             }
@@ -672,8 +701,12 @@ impl Phrases for Indexed<'_> {
         let group = groups.ends.above(at.into()).ok_or_else(|| self.corrupt())?;
         let mut seat = self.seat(group)?;
         // The last one begins where the group ends.
-        let tokens = &self.memo.tokens[seat.token as usize..];
-        let skip = tokens.iter().take_while(|token| token.start <= at).count();
+        let behind = self.memo.firsts[group.i].1;
+        let tokens = &self.memo.tokens[seat.token as usize..behind as usize];
+        let skip = match tokens.len() <= 2 * GROUP as usize {
+            true => tokens.iter().take_while(|token| token.start <= at).count(),
+            false => tokens.partition_point(|token| token.start <= at),
+        };
         seat.token += skip.saturating_sub(1) as u32;
         self.phrase(seat)
     }
@@ -706,7 +739,7 @@ impl Phrases for Indexed<'_> {
 
     #[inline(always)]
     fn extra(&self) -> u32 {
-        self.memo.groups().saturating_mul(READ)
+        u32::try_from(self.memo.steps()).unwrap_or(u32::MAX)
     }
 }
 
@@ -744,6 +777,8 @@ impl Tokens for Copies {
 
 /// The copies of a stream, and how much content it has.
 pub(super) fn matches(coding: Coding, stored: &[u8]) -> Result<(Vec<Match>, usize)> {
+    // What is cut, or goes on behind its end, is refused there.
+    find(coding, stored)?;
     let mut copies = Copies { at: 0, found: Vec::new() };
     if coding == Coding::Deflate {
         let (mut inflate, mut input) = (Inflate::new(), Input::new(stored, 0));

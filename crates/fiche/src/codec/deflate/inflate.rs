@@ -162,6 +162,10 @@ trait Sink {
     fn literals(&mut self, bytes: &[u8]);
     /// No more than there is room for, from no further than the reach.
     fn copy(&mut self, len: usize, distance: usize);
+    /// Bytes of a stored block that are taken at once.
+    fn at_once(&self) -> usize {
+        self.room()
+    }
     /// The bytes of a sink that is nothing else, and where they go on.
     fn buffer(&mut self) -> Option<(&mut [u8], &mut usize)> {
         None
@@ -247,6 +251,10 @@ impl Sink for Marking<'_> {
 pub(crate) trait Tokens {
     /// Nothing more is taken now.
     fn is_full(&self) -> bool;
+    /// Bytes of a stored block that are taken at once, above 0 where it is not full.
+    fn at_once(&self) -> usize {
+        STORED
+    }
     /// Bytes that were before this one.
     fn at(&self) -> usize;
     fn literal(&mut self, byte: u8);
@@ -262,6 +270,9 @@ struct Symbols<'a, T>(&'a mut T);
 impl<T: Tokens> Sink for Symbols<'_, T> {
     fn room(&self) -> usize {
         if self.0.is_full() { 0 } else { STORED }
+    }
+    fn at_once(&self) -> usize {
+        if self.0.is_full() { 0 } else { self.0.at_once() }
     }
     fn reach(&self) -> usize {
         self.0.at()
@@ -540,7 +551,7 @@ impl Inflate {
         if left > 0 && here.is_empty() && sink.room() > 0 {
             return input.at_end();
         }
-        let now = left.min(here.len()).min(sink.room());
+        let now = left.min(here.len()).min(sink.at_once());
         sink.literals(&here[..now]);
         input.bit += 8 * now;
         match left - now {
