@@ -235,6 +235,39 @@ const fn times32(a: u32, b: u32) -> u32 {
     product
 }
 
+/// The largest prime below 2^16.
+const ADLER: u64 = 65_521;
+
+/// Adler-32 (RFC 1950).
+pub(crate) fn adler32(bytes: &[u8]) -> u32 {
+    adler32_on(1, bytes)
+}
+
+/// Adler-32 of what `before` is of, followed by these bytes.
+pub(crate) fn adler32_on(before: u32, bytes: &[u8]) -> u32 {
+    let (mut a, mut b) = (u64::from(before & 0xFFFF), u64::from(before >> 16));
+    // Sums of so many bytes are far below 2^64.
+    for chunk in bytes.chunks(1 << 16) {
+        for &byte in chunk {
+            a += u64::from(byte);
+            b += a;
+        }
+        (a, b) = (a % ADLER, b % ADLER);
+    }
+    (b << 16 | a) as u32
+}
+
+/// Adler-32 of `a` followed by `b`, where `b` is `b_len` bytes long.
+pub(crate) fn adler32_join(a: u32, b: u32, b_len: u64) -> u32 {
+    let (a_low, a_high) = (u64::from(a & 0xFFFF), u64::from(a >> 16));
+    let (b_low, b_high) = (u64::from(b & 0xFFFF), u64::from(b >> 16));
+    // Sums of bytes begin with 1.
+    let before = a_low + ADLER - 1;
+    let low = (before + b_low) % ADLER;
+    let high = (a_high + b_high + b_len % ADLER * (before % ADLER)) % ADLER;
+    (high << 16 | low) as u32
+}
+
 /// The eight bytes at `at`, the first the lowest. Panics where there are fewer.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "as documented; callers see to it")]
@@ -394,6 +427,19 @@ impl<'a> Take<'a> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn adler_sums_are_joined_as_if_they_were_of_all() {
+        assert_eq!(adler32(b""), 1);
+        assert_eq!(adler32(b"Wikipedia"), 0x11E6_0398);
+        let all: Vec<u8> = (0..300_000u64).map(|i| ((i * i) >> 7) as u8 | 0xC0).collect();
+        for cut in [0, 1, 5, 65_520, 65_521, 65_522, 131_043, 299_999, 300_000] {
+            let (a, b) = all.split_at(cut);
+            let joined = adler32_join(adler32(a), adler32(b), b.len() as u64);
+            assert_eq!(joined, adler32(&all), "{cut}");
+            assert_eq!(adler32_on(adler32(a), b), adler32(&all), "{cut}");
+        }
+    }
 
     #[test]
     fn checksums_are_the_ones_that_the_format_names() {

@@ -157,10 +157,14 @@ impl Decoder {
     /// Stands at the beginning of a unit, whose stored bytes are read and held against their checksum.
     pub fn begin(&mut self, source: &dyn ReadAt, index: &Index, unit: Unit) -> Result<()> {
         self.unit = None;
-        if index.footer().format != Format::Gzip {
+        let format = index.footer().format;
+        if !format.is_deflate() {
             return self.begin_frames(source, index, unit);
         }
-        load(source, &unit, Format::Gzip, &mut self.stored)?;
+        if format != Format::Gzip && unit.stored.is_none() {
+            return Err(corrupt(format.unit_name(), unit.bytes().start));
+        }
+        load(source, &unit, format, &mut self.stored)?;
         self.frames = None;
         self.bit = (unit.bits.start % 8) as usize;
         self.inflate.reset();

@@ -68,7 +68,7 @@
 //!
 //! | size | field | meaning |
 //! |---|---|---|
-//! | 1 | format | of the stream: 1 gzip, 2 zstd, 3 xz, 4 lz4 |
+//! | 1 | format | of the stream: 1 gzip, 2 zstd, 3 xz, 4 lz4, 5 zlib, 6 deflate; units of the last two are those of gzip without members, each with a checksum of what is stored |
 //! | 1 | flags | bit 0: the index is at the end of its stream's file; bit 1: every page has lines |
 //! | varint | stored length | of the stream |
 //! | 32 | digest | of the stream's sampled bytes; zeros in an index at the end of the file |
@@ -125,13 +125,22 @@ pub enum Format {
     Xz = 3,
     /// Frames of lz4 whose blocks do not depend on one another.
     Lz4 = 4,
+    /// A deflate stream between a header of two bytes and a checksum (RFC 1950). Nothing at its beginning tells it from
+    /// other bytes: it is known by an index only.
+    Zlib = 5,
+    /// A deflate stream and nothing else (RFC 1951), known by an index only.
+    Deflate = 6,
 }
 
 impl Format {
     fn from_number(number: u8) -> Option<Format> {
-        [Format::Gzip, Format::Zstd, Format::Xz, Format::Lz4]
-            .into_iter()
-            .find(|format| *format as u8 == number)
+        use Format::{Deflate, Gzip, Lz4, Xz, Zlib, Zstd};
+        [Gzip, Zstd, Xz, Lz4, Zlib, Deflate].into_iter().find(|format| *format as u8 == number)
+    }
+
+    /// Deflate, whatever is around it.
+    pub(super) fn is_deflate(self) -> bool {
+        matches!(self, Format::Gzip | Format::Zlib | Format::Deflate)
     }
 
     /// The name that people know.
@@ -142,6 +151,8 @@ impl Format {
             Format::Zstd => "zstd",
             Format::Xz => "xz",
             Format::Lz4 => "lz4",
+            Format::Zlib => "zlib",
+            Format::Deflate => "deflate",
         }
     }
 
@@ -174,6 +185,8 @@ impl Format {
             Format::Zstd => "zstd frame",
             Format::Xz => "xz block",
             Format::Lz4 => "lz4 block",
+            Format::Zlib => "unit of a zlib stream",
+            Format::Deflate => "unit of a deflate stream",
         }
     }
 

@@ -295,7 +295,7 @@ impl Reader {
     }
 
     fn kept(&self) -> usize {
-        if self.format() == Format::Gzip { KEPT } else { KEPT_FRAMES }
+        if self.format().is_deflate() { KEPT } else { KEPT_FRAMES }
     }
 
     /// A decoder that stands before the byte at `offset`, near if one does.

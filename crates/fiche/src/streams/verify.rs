@@ -8,12 +8,13 @@ use super::reader::{Reader, recognise};
 use crate::codec::deflate::Gunzip;
 use crate::error::{Error, Place, Result};
 use crate::io::{Cursor, ReadAt};
+use crate::wire::{adler32, adler32_on, load_u32};
 
 /// Content that is held against itself at once.
 const STEP: usize = 256 << 10;
 
 /// Inflates all of a gzip file, each member held against its checksum and its length; with a reader, each piece of that
-/// against what the reader gives for it. Of any other file decodes all that the reader has, and holds what it knows of units against what the
+/// against what the reader gives for it. A zlib stream is held against its checksum, too. Of any other file decodes all that the reader has, and holds what it knows of units against what the
 /// file says of them. `each` is told of every piece how long it was, and may end it all. Returns the length of the
 /// content.
 ///
@@ -25,7 +26,8 @@ pub fn verify(
     reader: Option<&Reader>,
     each: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<u64> {
-    if recognise(source)?.is_some_and(|format| format != Format::Gzip) {
+    let bare = reader.map(Reader::format).filter(|f| f.is_deflate() && *f != Format::Gzip);
+    if bare.is_some() || recognise(source)?.is_some_and(|format| format != Format::Gzip) {
         let what = "this file is verified by a reader of it";
         let reader = reader.ok_or_else(|| Error::invalid(what))?;
         // Whatever an index or a table says, the file says it, too.
@@ -43,12 +45,25 @@ pub fn verify(
                 }
             }
         }
-        let (mut offset, mut piece) = (0, vec![0; STEP]);
+        let (mut offset, mut piece, mut adler) = (0, vec![0; STEP], adler32(b""));
         while offset < reader.len() {
             let len = STEP.min((reader.len() - offset) as usize);
             reader.read_at(offset, &mut piece[..len])?;
+            if bare == Some(Format::Zlib) {
+                adler = adler32_on(adler, &piece[..len]);
+            }
             offset += len as u64;
             each(len as u64)?;
+        }
+        if bare == Some(Format::Zlib) {
+            let (mut trailer, at) = ([0; 4], source.len().saturating_sub(4));
+            source.read_at(at, &mut trailer)?;
+            if load_u32(&trailer, 0).swap_bytes() != adler {
+                return Err(Error::Corrupt {
+                    what: "checksum of a zlib stream",
+                    at: Place::Pos(at),
+                });
+            }
         }
         return Ok(offset);
     }

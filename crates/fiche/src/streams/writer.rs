@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::io::into_io;
 use crate::parallel::{Pipeline, default_threads};
 use crate::records::{Found, Split, Splitter};
-use crate::wire::{Crc32c, Digest, Put, crc32, crc32_join};
+use crate::wire::{Crc32c, Digest, Put, adler32, adler32_join, crc32, crc32_join};
 
 /// How a file is written.
 #[derive(Clone, Debug)]
@@ -49,6 +49,7 @@ impl Default for Options {
 
 impl Options {
     /// What is written: gzip, or zstd in the seekable format, whose partitions are frames; gzip unless this says otherwise.
+    /// A zlib or deflate stream has no place for an index: [`finish_beside`](Writer::finish_beside) writes that.
     #[must_use]
     pub fn format(self, format: Format) -> Options {
         Options { format, ..self }
@@ -118,12 +119,14 @@ impl Options {
         let level = self.level_of();
         match self.format {
             #[cfg(feature = "zlib")]
-            Format::Gzip => Partitioner::new(level).map(Box::new).map(Packer::Gzip),
+            Format::Gzip | Format::Zlib | Format::Deflate => {
+                Partitioner::new(level).map(Box::new).map(Packer::Gzip)
+            }
             #[cfg(not(feature = "zlib"))]
-            Format::Gzip => Err(self.format.not_compiled_in()),
+            Format::Gzip | Format::Zlib | Format::Deflate => Err(self.format.not_compiled_in()),
             Format::Zstd => zstd::Encoder::new(level).map(Packer::Zstd),
             Format::Xz | Format::Lz4 => {
-                Err(Error::invalid("gzip and zstd files are written, others only read"))
+                Err(Error::invalid("gzip, zlib, deflate and zstd are written, others only read"))
             }
         }
     }
@@ -131,6 +134,16 @@ impl Options {
     fn header(&self) -> Vec<u8> {
         const NAME: u8 = 8;
         let mut out = Vec::new();
+        if self.format == Format::Zlib {
+            // A window of 32 KiB, and how hard was tried; the rest makes it a multiple of 31.
+            let strength = match self.level_of() {
+                1 => 0x01,
+                2..=5 => 0x5E,
+                6 => 0x9C,
+                _ => 0xDA,
+            };
+            out.put(&[0x78, strength]);
+        }
         if self.format != Format::Gzip {
             return out;
         }
@@ -165,6 +178,8 @@ struct Partition {
     stored_len: u64,
     stored: u32,
     content: u32,
+    /// Of zlib: Adler-32 of the content.
+    adler: u32,
     lines: Option<u64>,
 }
 
@@ -210,6 +225,7 @@ pub struct Writer<W: Write> {
     pipeline: Pipeline<Pieces, Packed>,
     /// Of what was deflated: its checksum and length.
     crc: u32,
+    adler: u32,
     len: u64,
     index: IndexWriter<Vec<u8>>,
     /// Of zstd: stored and decoded lengths of the frames.
@@ -231,7 +247,7 @@ impl<W: Write> Writer<W> {
         let pipeline = Pipeline::new(options.threads.max(1), move || {
             let mut packer = like.packer();
             move |pieces: Pieces| match &mut packer {
-                Ok(packer) => pack(packer, &pieces, lines),
+                Ok(packer) => pack(packer, &pieces, lines, like.format == Format::Zlib),
                 Err(error) => Err(error.again()),
             }
         });
@@ -247,6 +263,7 @@ impl<W: Write> Writer<W> {
             task: Pieces { content: Vec::new(), ends: Vec::new() },
             pipeline,
             crc: 0,
+            adler: 1,
             len: 0,
             index,
             frames: Vec::new(),
@@ -339,6 +356,7 @@ impl<W: Write> Writer<W> {
             for partition in partitions {
                 end += partition.stored_len;
                 self.crc = crc32_join(self.crc, partition.content, partition.len);
+                self.adler = adler32_join(self.adler, partition.adler, partition.len);
                 self.len += partition.len;
                 if self.options.format == Format::Zstd {
                     self.frames.push((partition.stored_len, partition.len));
@@ -390,6 +408,7 @@ impl<W: Write> Writer<W> {
                 stored_len: bytes.len() as u64,
                 stored: unit.stored,
                 content,
+                adler: 0,
                 lines,
             };
             self.put(Ok((std::mem::take(&mut bytes), vec![partition])))?;
@@ -420,16 +439,27 @@ impl<W: Write> Writer<W> {
             return self.out.put(&table);
         }
         let mut last = LAST_BLOCK.to_vec();
-        last.put_u32(self.crc);
-        last.put_u32(self.len as u32);
+        match self.options.format {
+            // The highest byte first, as RFC 1950 has it.
+            Format::Zlib => last.put_u32(self.adler.swap_bytes()),
+            Format::Deflate => {}
+            _ => {
+                last.put_u32(self.crc);
+                last.put_u32(self.len as u32);
+            }
+        }
         self.out.put(&last)
     }
 
     /// Ends the file with an index inside: of zstd, the table of the seekable format.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Poisoned`] when an earlier write failed.
+    /// [`Error::Io`], [`Error::Poisoned`] when an earlier write failed; [`Error::Invalid`] for zlib and deflate streams,
+    /// which have no place for it.
     pub fn finish(mut self) -> Result<W> {
+        if matches!(self.options.format, Format::Zlib | Format::Deflate) {
+            return Err(Error::invalid("zlib and deflate streams have their index beside them"));
+        }
         self.end()?;
         if self.options.format == Format::Zstd {
             self.out.out.flush()?;
@@ -479,7 +509,7 @@ enum Packer {
     Zstd(zstd::Encoder),
 }
 
-fn pack(packer: &mut Packer, pieces: &Pieces, lines: bool) -> Packed {
+fn pack(packer: &mut Packer, pieces: &Pieces, lines: bool, is_zlib: bool) -> Packed {
     let mut out = Vec::with_capacity(pieces.content.len() / 2);
     let mut partitions = Vec::with_capacity(pieces.ends.len());
     let mut start = 0;
@@ -497,6 +527,7 @@ fn pack(packer: &mut Packer, pieces: &Pieces, lines: bool) -> Packed {
             stored_len: (out.len() - from) as u64,
             stored: stored.get(),
             content: crc32(content),
+            adler: if is_zlib { adler32(content) } else { 0 },
             lines: lines.then(|| memchr::memchr_iter(b'\n', content).count() as u64),
         });
         start = end;

@@ -95,3 +95,28 @@ fn golden_frames_stay_readable() {
         check_units(&std::fs::read(folder.join(name)).unwrap(), content, units);
     }
 }
+
+#[test]
+fn golden_zlib_and_deflate_streams_stay_readable() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/v1/streams");
+    let content = &golden_content()[..60_000];
+    for format in [Format::Zlib, Format::Deflate] {
+        let path = folder.join(format!("stream.{}", format.name()));
+        let beside = folder.join(format!("stream.{}.fidx", format.name()));
+        if std::env::var_os("FICHE_BLESS").is_some() && !path.exists() {
+            let mut index = Vec::new();
+            let options = Options::default().format(format).partition(8 << 10);
+            let mut writer = Writer::new(Vec::new(), options).unwrap();
+            writer.write_all(content).unwrap();
+            std::fs::write(&path, writer.finish_beside(&mut index).unwrap()).unwrap();
+            std::fs::write(&beside, index).unwrap();
+        }
+        let reader = open(&std::fs::read(&path).unwrap(), std::fs::read(&beside).unwrap());
+        conformance(&reader, content, 13);
+        let line = reader.line(100).unwrap().unwrap();
+        assert_eq!(
+            line.start,
+            content.iter().enumerate().filter(|b| *b.1 == b'\n').nth(99).unwrap().0 as u64 + 1
+        );
+    }
+}

@@ -28,6 +28,63 @@ fn our_files_are_read_anywhere_and_by_others() {
     }
 }
 
+/// What zlib makes of a stream without gzip around it.
+fn inflated(file: &[u8], format: Format) -> Vec<u8> {
+    let mut back = Vec::new();
+    match format {
+        Format::Zlib => flate2::read::ZlibDecoder::new(file).read_to_end(&mut back),
+        _ => flate2::read::DeflateDecoder::new(file).read_to_end(&mut back),
+    }
+    .unwrap();
+    back
+}
+
+#[test]
+fn zlib_and_deflate_streams_are_read_by_an_index_beside_them() {
+    let mut random = Random(23);
+    for format in [Format::Zlib, Format::Deflate] {
+        for (len, level) in [(0, 1), (1, 3), (70_000, 6), (700_000, 12)] {
+            let content = content(&mut random, len);
+            let options = Options::default().format(format).level(level).partition(8 << 10);
+            let mut index = Vec::new();
+            let mut writer = Writer::new(Vec::new(), options.clone()).unwrap();
+            content.chunks(10_007).for_each(|piece| writer.write_all(piece).unwrap());
+            let file = writer.finish_beside(&mut index).unwrap();
+            assert!(inflated(&file, format) == content);
+            let reader = open(&file, index.clone());
+            assert_eq!((reader.format(), reader.units()), (format, len.div_ceil(8 << 10) as u64));
+            conformance(&reader, &content, 11);
+            let source: Arc<dyn ReadAt> = Arc::new(file.clone());
+            assert_eq!(verify(&source, Some(&reader), &mut |_| Ok(())).unwrap(), len as u64);
+            // There is no place for an index inside.
+            let writer = Writer::new(Vec::new(), options).unwrap();
+            assert!(matches!(writer.finish(), Err(Error::Invalid { .. })));
+            if len < 70_000 {
+                continue;
+            }
+            // Damage is found by the unit's checksum, and that of the checksum itself by verify.
+            let mut bad = file.clone();
+            let middle = bad.len() / 2;
+            bad[middle] ^= 4;
+            let error = open(&bad, index.clone()).read_at(0, &mut vec![0; len]);
+            assert!(matches!(error, Err(Error::Corrupt { .. })), "{error:?}");
+            if format == Format::Zlib {
+                let mut bad = file.clone();
+                *bad.last_mut().unwrap() ^= 1;
+                // The index notices what is at the end by a sample; one that does not know of it is made of another.
+                let source: Arc<dyn ReadAt> = Arc::new(bad.clone());
+                match Reader::with_index(source.clone(), Arc::new(index)) {
+                    Err(Error::Changed { .. }) => {}
+                    reader => {
+                        let error = verify(&source, Some(&reader.unwrap()), &mut |_| Ok(()));
+                        assert!(matches!(error, Err(Error::Corrupt { .. })), "{error:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn an_index_of_many_members_is_read() {
     let mut random = Random(22);
