@@ -300,12 +300,13 @@ impl CompressedBuffer {
             let shorter = class.checked_sub(far).map_or(0, known);
             // Twice the bytes are about twice the steps.
             if shorter > 0 {
-                Some(shorter << far.min(32))
+                Some(shorter.saturating_mul(1 << far))
             } else {
                 Some(known(class + far) >> far).filter(|&n| n > 0)
             }
         });
-        (near.unwrap_or(0) / 16, known(class) > 0)
+        // More than any read may take is as dear as that.
+        ((near.unwrap_or(0) / 16).min(1 << 40), known(class) > 0)
     }
 
     /// Notes what a read of its class took: the mean of what was, the last ones more than the others.
