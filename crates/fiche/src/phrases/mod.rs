@@ -47,6 +47,10 @@ use parse::Rules;
 pub use shallow::deflate;
 use streams::{Index, Indexed, Memo};
 
+/// The last read of a length counts for one of so many, and means are kept in such shares.
+const SHARES: u64 = 16;
+/// A length that is not tried comes to be believed cheaper by one of so many shares with each read.
+const RETRY: u64 = 64;
 /// How much dearer than the front recursion has to be by reads of other lengths, for it not to be tried.
 const TRUST: u64 = 8;
 
@@ -123,7 +127,7 @@ pub struct CompressedBuffer {
     held: Held,
     /// Tells units apart.
     number: u64,
-    /// What reads of 2^i bytes took so far.
+    /// The steps that reads of 2^i bytes took, in the mean of the last; 0 where there was none.
     known: [AtomicU64; 32],
 }
 
@@ -276,46 +280,42 @@ impl CompressedBuffer {
         let start = self.check(offset, out.len())?;
         let allowed = self.sequential_steps(start + out.len() as u32);
         let class = out.len().max(1).ilog2() as usize;
-        let (expected, is_known) = self.expected(class);
-        // What is known of other lengths only is not believed before it was tried.
-        let limit = if is_known { u64::from(allowed) } else { TRUST * u64::from(allowed) };
-        if expected <= limit {
-            if let Some(cost) = self.recurse(start, out, scratch, allowed)? {
-                self.learn(class, cost.steps);
-                return Ok(cost);
-            }
-            self.learn(class, allowed.saturating_mul(2));
-        } else {
-            // What was dear once is tried again some day: reads elsewhere may be cheaper.
-            self.known[class].store(16 * expected - expected / 4, Relaxed);
-        }
-        self.decode(start, out, scratch)
-    }
-
-    /// Steps that a read of 2^class bytes may take, and whether reads of that length say so; if there were none, those of
-    /// others, or nothing does: so a first one is tried, and given up if it has to.
-    fn expected(&self, class: usize) -> (u64, bool) {
-        let known = |class: usize| self.known.get(class).map_or(0, |known| known.load(Relaxed));
-        let near = (0..self.known.len()).find_map(|far| {
-            let shorter = class.checked_sub(far).map_or(0, known);
-            // Twice the bytes are about twice the steps.
-            if shorter > 0 {
-                Some(shorter.saturating_mul(1 << far))
-            } else {
-                Some(known(class + far) >> far).filter(|&n| n > 0)
-            }
-        });
-        // More than any read may take is as dear as that.
-        ((near.unwrap_or(0) / 16).min(1 << 40), known(class) > 0)
-    }
-
-    /// Notes what a read of its class took: the mean of what was, the last ones more than the others.
-    fn learn(&self, class: usize, steps: u32) {
-        let steps = 16 * u64::from(steps);
         let known = self.known[class].load(Relaxed);
-        let mean = if known == 0 { steps } else { (15 * known + steps) / 16 };
+        let expected = if known > 0 { known } else { self.by_others(class) };
+        // What is known of other lengths only is not believed before it was tried.
+        let limit = SHARES * u64::from(allowed) * if known > 0 { 1 } else { TRUST };
+        if expected > limit {
+            // What was dear once is tried again some day: reads elsewhere may be cheaper.
+            self.known[class].store(expected - expected / RETRY, Relaxed);
+            return self.decode(start, out, scratch);
+        }
+        let found = self.recurse(start, out, scratch, allowed)?;
+        let steps = SHARES * found.map_or(2 * u64::from(allowed), |cost| cost.steps.into());
+        let mut mean = if known == 0 { steps } else { known - known / SHARES + steps / SHARES };
+        if found.is_none() && mean > SHARES * u64::from(allowed) {
+            // From here on it is the front; and to try again costs as much as that, so not for some dozens of reads.
+            mean = mean.max(steps);
+        }
         // Two threads may forget a read of one of them.
         self.known[class].store(mean.max(1), Relaxed);
+        match found {
+            Some(cost) => Ok(cost),
+            None => self.decode(start, out, scratch),
+        }
+    }
+
+    /// What reads of 2^class bytes may take by what reads of other lengths took, the nearest of them; 0 where there
+    /// were none: so a first one is tried, and given up if it has to.
+    fn by_others(&self, class: usize) -> u64 {
+        let known = |class: usize| self.known.get(class).map_or(0, |known| known.load(Relaxed));
+        let near = (1..self.known.len()).find_map(|far| {
+            // Twice the bytes are about twice the steps.
+            let shorter = class.checked_sub(far).map_or(0, known);
+            let by_shorter = shorter.saturating_mul(1 << far);
+            [by_shorter, known(class + far) >> far].into_iter().find(|&steps| steps > 0)
+        });
+        // More than any read may take is as dear as that.
+        near.unwrap_or(0).min(1 << 40)
     }
 
     /// Fills `out` with the content from `offset` on by recursion, whatever it costs.
