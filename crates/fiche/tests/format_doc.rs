@@ -26,7 +26,7 @@ const SOURCES: [&str; 23] = [
     "records/mod.rs",
     "streams/format.rs",
     "phrases/layout.rs",
-    "phrases/streams.rs",
+    "phrases/index.rs",
 ];
 
 const HEAD: &str = "\

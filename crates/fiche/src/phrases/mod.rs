@@ -28,11 +28,13 @@
 //! ([`crate::streams`]) or content into blocks ([`crate::archive`]).
 
 mod extract;
+mod index;
+mod indexed;
 mod kernel;
 mod layout;
 mod parse;
 mod shallow;
-mod streams;
+mod stream;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -42,10 +44,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::codec::deflate::Inflate;
 use crate::error::{Error, Place, Result};
 use crate::io::{ReadAt, within};
+use index::Index;
+use indexed::{Indexed, Memo};
 use layout::{MOST, Unit};
 use parse::Rules;
 pub use shallow::deflate;
-use streams::{Index, Indexed, Memo};
 
 /// The last read of a length counts for one of so many, and means are kept in such shares.
 const SHARES: u64 = 16;
@@ -170,7 +173,7 @@ fn decodes_to(coding: Coding, stored: &[u8], content: &[u8]) -> Result<()> {
     let mut back = vec![0; content.len()];
     match coding {
         Coding::Lz77 => Unit::parse(stored)?.decode(&mut back)?,
-        _ => streams::decode(coding, stored, &mut back, &mut Inflate::new())?,
+        _ => stream::decode(coding, stored, &mut back, &mut Inflate::new())?,
     }
     match back == content {
         true => Ok(()),
@@ -189,9 +192,10 @@ pub fn transcode(coding: Coding, stored: &[u8]) -> Result<Vec<u8>> {
     if coding == Coding::Lz77 {
         return Err(Error::invalid("these phrases are in that coding"));
     }
-    let (matches, len) = streams::matches(coding, stored)?;
+    index::check(coding, stored)?;
+    let (matches, len) = stream::matches(coding, stored)?;
     let mut content = vec![0; len];
-    streams::decode(coding, stored, &mut content, &mut Inflate::new())?;
+    stream::decode(coding, stored, &mut content, &mut Inflate::new())?;
     let same = layout::encode(&content, &matches);
     decodes_to(Coding::Lz77, &same, &content)?;
     Ok(same)
@@ -206,7 +210,7 @@ pub fn transcode(coding: Coding, stored: &[u8]) -> Result<Vec<u8>> {
 pub fn index(coding: Coding, stored: &[u8]) -> Result<Vec<u8>> {
     match coding {
         Coding::Lz77 => Err(Error::invalid("this coding needs no index")),
-        coding => streams::index(coding, stored),
+        coding => index::make(coding, stored),
     }
 }
 
@@ -382,7 +386,7 @@ impl CompressedBuffer {
         let mut peak_bytes = 0;
         let fill = |out: &mut [u8], inflate: &mut Inflate| match &self.held {
             Held::Phrases(unit) => unit.decode(out),
-            Held::Stream { coding, stored, .. } => streams::decode(*coding, stored, out, inflate),
+            Held::Stream { coding, stored, .. } => stream::decode(*coding, stored, out, inflate),
         };
         if start == 0 {
             fill(out, &mut scratch.inflate)?;
@@ -427,7 +431,7 @@ impl ReadAt for CompressedBuffer {
     fn len(&self) -> u64 {
         match &self.held {
             Held::Phrases(unit) => unit.len().into(),
-            Held::Stream { index, .. } => index.len().into(),
+            Held::Stream { index, .. } => index.len.into(),
         }
     }
 

@@ -25,16 +25,19 @@ mod inflate;
 mod kernel;
 #[cfg(feature = "zlib")]
 mod partition;
+mod sink;
 mod tables;
 
 #[cfg(feature = "zlib")]
 pub(in crate::codec) use block::{State, compress, decompress, decompress_front};
 pub use gunzip::{Gunzip, Member};
 pub(crate) use gunzip::{MAGIC, Watch, Watched};
+pub(crate) use inflate::Header;
 pub use inflate::{Fault, Inflate, Input, Pause, WINDOW};
-pub(crate) use inflate::{Header, Marks, Tokens};
 #[cfg(feature = "zlib")]
 pub use partition::{FLUSH, Partitioner};
+
+pub(crate) use sink::{Marks, Tokens};
 
 /// What the last partition is followed by: a block of nothing, which says that it is the last.
 pub const LAST_BLOCK: [u8; 2] = [3, 0];
