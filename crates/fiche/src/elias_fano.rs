@@ -469,6 +469,25 @@ mod tests {
     }
 
     #[test]
+    fn numbers_that_low_bits_cannot_tell_apart_are_refused() {
+        // As many numbers as there are zeros behind them: all of them are 0.
+        let bytes = |ones: usize| {
+            let bits: Vec<bool> = (0..800).map(|bit| bit < ones || bit >= 400 + ones).collect();
+            let mut bytes = vec![0x90, 0x03, 0];
+            bytes.extend(bits.chunks(8).map(|byte| {
+                byte.iter().enumerate().fold(0u8, |sum, (i, &bit)| sum | u8::from(bit) << i)
+            }));
+            bytes
+        };
+        let decode = |ones| {
+            let bytes = bytes(ones);
+            EliasFano::decode_in_any_order(&mut Take::new(&bytes, "test", 0), 400).map(|_| ())
+        };
+        assert!(matches!(decode(400), Err(crate::Error::Corrupt { .. })));
+        assert!(matches!(decode(130), Err(crate::Error::Corrupt { .. })));
+    }
+
+    #[test]
     fn set_bits_of_a_word_are_found_as_by_counting() {
         let mut random = crate::testing::Random(5);
         for round in 0..2000 {

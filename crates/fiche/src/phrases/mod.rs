@@ -91,7 +91,7 @@ pub struct Cost {
     /// The way that it was done.
     pub way: Way,
     /// Of a recursive one: pieces that were copied and phrases that were looked for; where groups of phrases had to be
-    /// read first, some for each. Of a sequential one 0.
+    /// read first, some for each. Of a sequential one those after which recursion was given up, 0 where it was not tried.
     pub steps: u32,
     /// Bytes of memory it used beside the unit, its index and the caller's buffer. Some of it stays in the [`Scratch`].
     pub peak_bytes: usize,
@@ -304,7 +304,7 @@ impl CompressedBuffer {
         self.known[class].store(mean.max(1), Relaxed);
         match found {
             Some(cost) => Ok(cost),
-            None => self.decode(start, out, scratch),
+            None => Ok(Cost { steps: allowed, ..self.decode(start, out, scratch)? }),
         }
     }
 
