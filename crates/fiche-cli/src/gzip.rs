@@ -44,6 +44,10 @@ pub struct Args {
     /// tar or fixed:BYTES
     #[arg(long, value_name = "WHAT", default_value = "none", value_parser = input::parse_records)]
     align: Records,
+    /// Let partitions copy from the 32 KiB before them: the file is as small as one that is not cut, and the index larger, as it has
+    /// what they copy from; levels 1 to 9
+    #[arg(long)]
+    prime: bool,
     /// Where the index goes: inside the file, at its end, or beside it, under its name with .fidx behind
     #[arg(long, value_name = "WHERE", default_value = "inside")]
     index: Place,
@@ -54,7 +58,7 @@ pub struct Args {
     #[arg(long)]
     no_lines: bool,
     /// Put partitions of gzip files together, as they are, without inflating any
-    #[arg(long, conflicts_with_all = ["align", "level", "partition"])]
+    #[arg(long, conflicts_with_all = ["align", "level", "partition", "prime"])]
     splice: bool,
     #[command(flatten)]
     threads: Threads,
@@ -102,6 +106,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
             Format::Zstd => streams::Format::Zstd,
         })
         .partition(usize::try_from(args.partition).unwrap_or(usize::MAX))
+        .primed(args.prime)
         .lines(!args.no_lines)
         .threads(args.threads.count());
     if let Some(level) = args.level {

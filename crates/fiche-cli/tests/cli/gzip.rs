@@ -55,6 +55,7 @@ fn everybody_reads_our_files() {
         &["--level", "1", "--partition", "1K"],
         &["--level", "12", "--partition", "64K", "--align", "lines"],
         &["--index", "beside", "--no-name"],
+        &["--prime", "--partition", "8K"],
     ] {
         let _ = fs::remove_file(place.path("log.gz.fidx"));
         place.ok(&[&["gzip", "log", "-o", "log.gz", "--force"], args].concat());
@@ -196,6 +197,8 @@ fn what_cannot_be_compressed_is_said() {
         (&["gzip", "folder", "-o", "x.gz"][..], "directory"),
         (&["gzip", "file", "file", "-o", "x.gz"], "one file"),
         (&["gzip", "file", "-o", "x.gz", "--level", "13"], "level"),
+        (&["gzip", "file", "-o", "x.gz", "--level", "12", "--prime"], "1 to 9"),
+        (&["gzip", "file", "-o", "x.zst", "--prime"], "zstd"),
         (&["gzip", "file", "-o", "x.gz", "--partition", "1"], "partitions"),
         (&["gzip", "file", "-o", "-", "--index", "beside"], "beside"),
         (&["index", "file"], "neither gzip"),

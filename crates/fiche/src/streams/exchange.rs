@@ -14,7 +14,7 @@ use super::bgzf;
 use super::format::{Format, Unit};
 use super::index::{About, IndexWriter, NewUnit};
 use super::reader::Reader;
-use super::scan::{IndexOptions, put_window, sampled};
+use super::scan::{IndexOptions, sampled, start_of};
 use crate::codec::Scratch;
 use crate::codec::deflate::WINDOW;
 use crate::error::{Error, Place, Result};
@@ -250,12 +250,10 @@ fn write(source: &Arc<dyn ReadAt>, points: &[Point], len: u64, out: impl Write) 
             stored.update(&piece[..now]);
             pos += now as u64;
         }
-        let mut start = Vec::new();
-        if !point.window.is_empty() {
-            start.put_varint(0);
-            start.put_varint(point.window.len() as u64);
-            put_window(&point.window, &mut start, &mut scratch);
-        }
+        let start = match &point.window[..] {
+            [] => Vec::new(),
+            window => start_of(Vec::new(), window, &mut scratch),
+        };
         let unit = NewUnit {
             len: unit_len,
             end_bit,

@@ -134,13 +134,8 @@ impl<'o, W: Write> Scan<'o, W> {
         if window.is_empty() && self.header.is_empty() {
             return;
         }
-        let mut start = std::mem::take(&mut self.header);
-        if start.is_empty() {
-            start.put_varint(0);
-        }
-        start.put_varint(window.len() as u64);
-        put_window(window, &mut start, &mut self.scratch);
-        self.start = Some(start);
+        let header = std::mem::take(&mut self.header);
+        self.start = Some(start_of(header, window, &mut self.scratch));
     }
 
     /// Ends the unit at this bit, if it has begun.
@@ -266,14 +261,21 @@ fn put_bits(bytes: &[u8], first: usize, bits: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a window, packed if that helps: at least a byte less.
-pub(super) fn put_window(window: &[u8], out: &mut Vec<u8>, scratch: &mut Scratch) {
+/// The start of a unit that begins behind this window, within a block if there is a header. The window is packed if
+/// that helps: at least a byte less.
+pub(super) fn start_of(header: Vec<u8>, window: &[u8], scratch: &mut Scratch) -> Vec<u8> {
     /// A little work here saves memory for as long as the file is read.
     const LEVEL: i32 = 9;
-    match pack_section(window, LEVEL, scratch) {
-        Some(packed) => out.put(&packed),
-        None => out.put(window),
+    let mut start = header;
+    if start.is_empty() {
+        start.put_varint(0);
     }
+    start.put_varint(window.len() as u64);
+    match pack_section(window, LEVEL, scratch) {
+        Some(packed) => start.put(&packed),
+        None => start.put(window),
+    }
+    start
 }
 
 /// Bytes taken where a sample begins.

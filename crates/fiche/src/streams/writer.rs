@@ -8,11 +8,12 @@ use std::ops::Range;
 use super::format::Format;
 use super::index::{About, IndexWriter, NewUnit, members};
 use super::reader::Reader;
-use super::scan::Sampler;
+use super::scan::{Sampler, start_of};
 use super::zstd;
+use crate::codec::Scratch;
+use crate::codec::deflate::{LAST_BLOCK, MAGIC, WINDOW};
 #[cfg(feature = "zlib")]
-use crate::codec::deflate::Partitioner;
-use crate::codec::deflate::{LAST_BLOCK, MAGIC};
+use crate::codec::deflate::{Partitioner, Primed};
 use crate::error::{Error, Result};
 use crate::io::into_io;
 use crate::parallel::{Pipeline, default_threads};
@@ -26,6 +27,7 @@ pub struct Options {
     level: Option<i32>,
     partition: usize,
     split: Option<Split>,
+    primed: bool,
     lines: bool,
     name: Option<Vec<u8>>,
     mtime: u32,
@@ -39,6 +41,7 @@ impl Default for Options {
             level: None,
             partition: 32 << 10,
             split: None,
+            primed: false,
             lines: true,
             name: None,
             mtime: 0,
@@ -55,7 +58,7 @@ impl Options {
         Options { format, ..self }
     }
 
-    /// Level: of gzip 1 to 12, 6 unless another is asked for; of zstd 1 to 22 and 3.
+    /// Level: of gzip 1 to 12, with [`primed`](Options::primed) 1 to 9, 6 unless another is asked for; of zstd 1 to 22 and 3.
     #[must_use]
     pub fn level(self, level: i32) -> Options {
         Options { level: Some(level), ..self }
@@ -72,6 +75,14 @@ impl Options {
     #[must_use]
     pub fn align(self, split: Split) -> Options {
         Options { split: Some(split), ..self }
+    }
+
+    /// Lets partitions of gzip, zlib and deflate copy from the 32 KiB before them, as far as they like: the stream is as small as one that
+    /// is not cut, however short they are. What each copies from is in the index then, compressed, which gets larger: by 2 to 6 KiB
+    /// for each partition. They cannot be moved into another stream.
+    #[must_use]
+    pub fn primed(self, primed: bool) -> Options {
+        Options { primed, ..self }
     }
 
     /// Whether lines are counted, so that they can be found by number. They are unless this says no.
@@ -119,11 +130,18 @@ impl Options {
         let level = self.level_of();
         match self.format {
             #[cfg(feature = "zlib")]
+            Format::Gzip | Format::Zlib | Format::Deflate if self.primed => {
+                Primed::new(level).map(Packer::Primed)
+            }
+            #[cfg(feature = "zlib")]
             Format::Gzip | Format::Zlib | Format::Deflate => {
                 Partitioner::new(level).map(Box::new).map(Packer::Gzip)
             }
             #[cfg(not(feature = "zlib"))]
             Format::Gzip | Format::Zlib | Format::Deflate => Err(self.format.not_compiled_in()),
+            Format::Zstd if self.primed => {
+                Err(Error::invalid("frames of zstd cannot copy from what is before them"))
+            }
             Format::Zstd => zstd::Encoder::new(level).map(Packer::Zstd),
             Format::Xz | Format::Lz4 => {
                 Err(Error::invalid("gzip, zlib, deflate and zstd are written, others only read"))
@@ -167,8 +185,11 @@ impl Options {
 }
 
 /// Content of several partitions, and where each ends.
+#[derive(Default)]
 struct Pieces {
     content: Vec<u8>,
+    /// Bytes of it that are before the first.
+    before: usize,
     ends: Vec<usize>,
 }
 
@@ -181,6 +202,8 @@ struct Partition {
     /// Of zlib: Adler-32 of the content.
     adler: u32,
     lines: Option<u64>,
+    /// What it copies from before it.
+    start: Option<Vec<u8>>,
 }
 
 type Packed = Result<(Vec<u8>, Vec<Partition>)>;
@@ -245,9 +268,11 @@ impl<W: Write> Writer<W> {
         let index = IndexWriter::new(Vec::new(), 8 * out.pos)?;
         let (like, lines) = (options.clone(), options.lines);
         let pipeline = Pipeline::new(options.threads.max(1), move || {
-            let mut packer = like.packer();
+            let (mut packer, mut scratch) = (like.packer(), Scratch::default());
             move |pieces: Pieces| match &mut packer {
-                Ok(packer) => pack(packer, &pieces, lines, like.format == Format::Zlib),
+                Ok(packer) => {
+                    pack(packer, &pieces, lines, like.format == Format::Zlib, &mut scratch)
+                }
                 Err(error) => Err(error.again()),
             }
         });
@@ -260,7 +285,7 @@ impl<W: Write> Writer<W> {
             ends: std::collections::VecDeque::new(),
             pending: Vec::new(),
             offset: 0,
-            task: Pieces { content: Vec::new(), ends: Vec::new() },
+            task: Pieces::default(),
             pipeline,
             crc: 0,
             adler: 1,
@@ -334,15 +359,21 @@ impl<W: Write> Writer<W> {
         self.task.content.extend(self.pending.drain(..len));
         self.task.ends.push(self.task.content.len());
         self.offset += len as u64;
-        if self.task.content.len() >= TASK { self.send() } else { Ok(()) }
+        if self.task.content.len() - self.task.before >= TASK { self.send() } else { Ok(()) }
     }
 
     fn send(&mut self) -> Result<()> {
         if self.task.ends.is_empty() {
             return Ok(());
         }
-        let empty = Pieces { content: Vec::with_capacity(TASK), ends: Vec::new() };
-        let task = std::mem::replace(&mut self.task, empty);
+        let mut next = Pieces::default();
+        next.content.reserve(WINDOW + TASK);
+        if self.options.primed {
+            let content = &self.task.content;
+            next.content.extend_from_slice(&content[content.len().saturating_sub(WINDOW)..]);
+            next.before = next.content.len();
+        }
+        let task = std::mem::replace(&mut self.task, next);
         match self.pipeline.push(task) {
             Some(done) => self.put(done),
             None => Ok(()),
@@ -368,7 +399,7 @@ impl<W: Write> Writer<W> {
                     content: Some(partition.content),
                     lines: partition.lines,
                 };
-                self.index.put(&unit, None)?;
+                self.index.put(&unit, partition.start.as_deref())?;
             }
             Ok(())
         });
@@ -395,6 +426,8 @@ impl<W: Write> Writer<W> {
             return Err(Error::invalid("partitions of gzip files are spliced into one"));
         }
         self.flush_all()?;
+        // What follows copies from nothing that is before these.
+        self.task = Pieces::default();
         let mut bytes = Vec::new();
         for number in partitions {
             let unit = from.stored_unit(number, &mut bytes)?;
@@ -410,6 +443,7 @@ impl<W: Write> Writer<W> {
                 content,
                 adler: 0,
                 lines,
+                start: None,
             };
             self.put(Ok((std::mem::take(&mut bytes), vec![partition])))?;
         }
@@ -506,20 +540,34 @@ impl<W: Write> Write for Writer<W> {
 enum Packer {
     #[cfg(feature = "zlib")]
     Gzip(Box<Partitioner>),
+    #[cfg(feature = "zlib")]
+    Primed(Primed),
     Zstd(zstd::Encoder),
 }
 
-fn pack(packer: &mut Packer, pieces: &Pieces, lines: bool, is_zlib: bool) -> Packed {
+fn pack(
+    packer: &mut Packer,
+    pieces: &Pieces,
+    lines: bool,
+    is_zlib: bool,
+    scratch: &mut Scratch,
+) -> Packed {
     let mut out = Vec::with_capacity(pieces.content.len() / 2);
     let mut partitions = Vec::with_capacity(pieces.ends.len());
-    let mut start = 0;
+    let mut at = pieces.before;
+    #[cfg(feature = "zlib")]
+    if let Packer::Primed(primed) = packer {
+        primed.begin(&pieces.content[..at])?;
+    }
     for &end in &pieces.ends {
-        let (content, from) = (&pieces.content[start..end], out.len());
-        match packer {
+        let (content, from) = (&pieces.content[at..end], out.len());
+        let window = match packer {
             #[cfg(feature = "zlib")]
-            Packer::Gzip(partitioner) => partitioner.put(content, &mut out)?,
-            Packer::Zstd(encoder) => encoder.put(content, &mut out)?,
-        }
+            Packer::Gzip(partitioner) => partitioner.put(content, &mut out).map(|()| Vec::new()),
+            #[cfg(feature = "zlib")]
+            Packer::Primed(primed) => primed.put(content, &mut out),
+            Packer::Zstd(encoder) => encoder.put(content, &mut out).map(|()| Vec::new()),
+        }?;
         let mut stored = Crc32c::default();
         stored.update(&out[from..]);
         partitions.push(Partition {
@@ -529,8 +577,9 @@ fn pack(packer: &mut Packer, pieces: &Pieces, lines: bool, is_zlib: bool) -> Pac
             content: crc32(content),
             adler: if is_zlib { adler32(content) } else { 0 },
             lines: lines.then(|| memchr::memchr_iter(b'\n', content).count() as u64),
+            start: (!window.is_empty()).then(|| start_of(Vec::new(), &window, scratch)),
         });
-        start = end;
+        at = end;
     }
     Ok((out, partitions))
 }

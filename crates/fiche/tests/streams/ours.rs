@@ -88,6 +88,78 @@ fn zlib_and_deflate_streams_are_read_by_an_index_beside_them() {
 }
 
 #[test]
+fn primed_partitions_take_no_more_space_than_one_stream() {
+    let mut random = Random(25);
+    for len in [0, 1, 30_000, 1_000_000] {
+        let content = content(&mut random, len);
+        for (level, partition) in [(1, 1 << 10), (6, 8 << 10), (9, 300 << 10)] {
+            let options = Options::default().level(level).partition(partition).primed(true);
+            let file = partitioned(&content, options.clone().threads(1));
+            assert!(gunzip(&file) == content);
+            assert!(file == partitioned(&content, options.clone().threads(3)));
+            let reader = own(&file);
+            assert_eq!(reader.units(), len.div_ceil(partition) as u64);
+            conformance(&reader, &content, 12);
+            let source: Arc<dyn ReadAt> = Arc::new(file.clone());
+            assert_eq!(verify(&source, Some(&reader), &mut |_| Ok(())).unwrap(), len as u64);
+            for format in [Format::Zlib, Format::Deflate] {
+                let (options, mut index) = (options.clone().format(format), Vec::new());
+                let mut writer = Writer::new(Vec::new(), options).unwrap();
+                content.chunks(10_007).for_each(|piece| writer.write_all(piece).unwrap());
+                let file = writer.finish_beside(&mut index).unwrap();
+                assert!(inflated(&file, format) == content);
+                conformance(&open(&file, index), &content, 13);
+            }
+        }
+    }
+    // Text whose words come again after some KiB.
+    let words: Vec<Vec<u8>> = (0..1500).map(|_| random.text(11)).collect();
+    let text: Vec<u8> =
+        (0..100_000).flat_map(|_| words[random.below(1500) as usize].clone()).collect();
+    let of = |primed| {
+        let options = Options::default().partition(8 << 10).primed(primed);
+        let mut writer = Writer::new(Vec::new(), options).unwrap();
+        writer.write_all(&text).unwrap();
+        writer.finish_beside(&mut Vec::new()).unwrap().len() as f64
+    };
+    let whole = gzip(&text, 6).len() as f64;
+    assert!(of(true) < 1.02 * whole, "{} of {whole}", of(true));
+    assert!(of(false) > 1.1 * whole, "{} of {whole}", of(false));
+    // What they copy from is held against a checksum.
+    let options = Options::default().partition(16 << 10).primed(true);
+    let (mut writer, mut index) = (Writer::new(Vec::new(), options).unwrap(), Vec::new());
+    writer.write_all(&text).unwrap();
+    let file = writer.finish_beside(&mut index).unwrap();
+    let mut damaged = index.clone();
+    damaged[1000] ^= 1;
+    let error = open(&file, damaged).read_at(0, &mut vec![0; text.len()]);
+    assert!(matches!(error, Err(Error::Corrupt { .. })), "{error:?}");
+}
+
+#[test]
+fn primed_partitions_are_of_their_stream() {
+    let content = content(&mut Random(26), 400_000);
+    let options = Options::default().partition(16 << 10).primed(true);
+    let primed = partitioned(&content, options.clone());
+    let bare = partitioned(&content, Options::default().partition(16 << 10));
+    // They are not moved, but others are put between them: what follows copies from nothing before these.
+    let mut writer = Writer::new(Vec::new(), options).unwrap();
+    writer.write_all(&content).unwrap();
+    let moved = writer.splice(&own(&primed), 3..4);
+    assert!(matches!(moved, Err(Error::Invalid { .. })), "{moved:?}");
+    writer.splice(&own(&bare), 1..2).unwrap();
+    writer.write_all(&content).unwrap();
+    let file = writer.finish().unwrap();
+    let all = [&content, &content[16 << 10..32 << 10], &content].concat();
+    assert!(gunzip(&file) == all);
+    conformance(&own(&file), &all, 14);
+    for (format, level) in [(Format::Zstd, 3), (Format::Gzip, 12), (Format::Gzip, 0)] {
+        let options = Options::default().format(format).level(level).primed(true);
+        assert!(matches!(Writer::new(Vec::new(), options), Err(Error::Invalid { .. })));
+    }
+}
+
+#[test]
 fn an_index_of_many_members_is_read() {
     let mut random = Random(22);
     let content = content(&mut random, 12_000_000);

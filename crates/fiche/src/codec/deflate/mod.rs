@@ -35,6 +35,8 @@ pub(crate) use gunzip::{MAGIC, Watch, Watched};
 pub(crate) use inflate::Header;
 pub use inflate::{Fault, Inflate, Input, Pause, WINDOW};
 #[cfg(feature = "zlib")]
+pub(crate) use partition::Primed;
+#[cfg(feature = "zlib")]
 pub use partition::{FLUSH, Partitioner};
 
 pub(crate) use sink::{Marks, Tokens};
