@@ -17,7 +17,7 @@ RUSTFLAGS="--cfg fuzzing -Ccodegen-units=4 -Cpasses=sancov-module
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares" \
     cargo build --quiet --release --target "$target"
-for name in archive sections codecs codings models split inflate streams phrases; do
+for name in archive sections codecs codings models split inflate streams phrases events; do
     mkdir -p "../target/fuzz/corpus/$name"
     log=../target/fuzz/$name.log
     if "../target/fuzz/$target/release/$name" "../target/fuzz/corpus/$name" ../golden/v1 ../golden/v1/streams ../golden/v1/phrases ../golden/bad \

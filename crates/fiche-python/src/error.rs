@@ -74,6 +74,7 @@ fn exception(py: Python<'_>, error: Error) -> PyErr {
                 Place::Pos(pos) => vec![("pos", pos)],
                 Place::Block { block, pos } => vec![("block", block), ("pos", pos)],
                 Place::Record(number) => vec![("record", number)],
+                Place::Event { event, pos } => vec![("event", event), ("pos", pos)],
                 _ => Vec::new(),
             };
             own(py, "CorruptError", message, &known, what)

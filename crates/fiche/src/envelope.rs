@@ -15,7 +15,7 @@
 //! | 0 | 8 | magic | `8F 66 69 63 68 65 0D 0A` |
 //! | 8 | 2 | major | version 1; a reader refuses another |
 //! | 10 | 2 | minor | 0; larger where something was added that may be ignored |
-//! | 12 | 1 | kind | what the file holds: 1 archive, 2 dictionary, 3 index |
+//! | 12 | 1 | kind | what the file holds: 1 archive, 2 dictionary, 3 index, 4 events |
 //! | 13 | 3 | reserved | zero |
 //! | 16 | 4 | checksum | CRC-32C of bytes 0 to 15 |
 //! | 20 | 8 | guard | while the file is being appended to: its length before that; else 0 |
@@ -61,6 +61,7 @@
 //! | 9 | dictionary piece |
 //! | 10 | spare |
 //! | 11 | unit page |
+//! | 12 | packet page |
 //!
 //! # Trailer
 //!
@@ -115,6 +116,8 @@ pub enum Container {
     Dictionary = 2,
     /// Where a standard file can be decoded from.
     Index = 3,
+    /// Events.
+    Events = 4,
 }
 
 /// What a section holds.
@@ -132,6 +135,7 @@ pub(crate) enum Kind {
     DictionaryPiece = 9,
     Spare = 10,
     UnitPage = 11,
+    PacketPage = 12,
 }
 
 impl Kind {
@@ -148,6 +152,7 @@ impl Kind {
             Kind::NamePage => "name page",
             Kind::Footer => "footer",
             Kind::UnitPage => "unit page",
+            Kind::PacketPage => "packet page",
         }
     }
 }

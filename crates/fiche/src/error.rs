@@ -24,6 +24,13 @@ pub enum Place {
     },
     /// A record, by number from 0.
     Record(u64),
+    /// An event: its number, and the position of what tells of it.
+    Event {
+        /// Number of the event, from 0.
+        event: u64,
+        /// Position of the block that it is in.
+        pos: u64,
+    },
 }
 
 impl fmt::Display for Place {
@@ -32,6 +39,7 @@ impl fmt::Display for Place {
             Place::Pos(pos) => write!(f, "at byte {pos}"),
             Place::Block { block, pos } => write!(f, "in block {block}, stored at byte {pos}"),
             Place::Record(number) => write!(f, "in record #{number}"),
+            Place::Event { event, pos } => write!(f, "in event {event}, stored at byte {pos}"),
         }
     }
 }

@@ -31,7 +31,8 @@
 //! ```
 //!
 //! Where to look: [`archive`] to pack and read, [`codec`] for one block alone, [`rlz`] for blocks that
-//! share a dictionary, [`advise`] for how to pack what you have.
+//! share a dictionary, [`events`] for records with columns, [`streams`] for files that other programs know,
+//! [`phrases`] for a few bytes out of a unit, [`advise`] for how to pack what you have.
 //! [`Error`] says what can go wrong, [`mod@format`] what the bytes of a file mean.
 
 pub mod advise;
@@ -42,6 +43,7 @@ pub mod codec;
 mod elias_fano;
 mod envelope;
 mod error;
+pub mod events;
 mod io;
 mod model;
 mod new_file;

@@ -286,6 +286,27 @@ pub(crate) fn load_u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(word)
 }
 
+/// The two bytes at `at`, the first the lowest. Panics where there are fewer.
+#[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "as documented; callers see to it")]
+pub(crate) fn load_u16(bytes: &[u8], at: usize) -> u16 {
+    let mut word = [0; 2];
+    word.copy_from_slice(&bytes[at..at + 2]);
+    u16::from_le_bytes(word)
+}
+
+/// Up to eight bytes as an integer, the first the lowest.
+#[inline(always)]
+pub(crate) fn load_low(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().take(8).fold(0, |sum, &byte| sum << 8 | u64::from(byte))
+}
+
+/// An integer as bytes, the lowest first.
+#[inline(always)]
+pub(crate) fn low_bytes(value: u64) -> [u8; 8] {
+    value.to_le_bytes()
+}
+
 /// Appends integers to bytes.
 pub(crate) trait Put {
     fn put(&mut self, bytes: &[u8]);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// The files that define bytes, in the order of the document.
-const SOURCES: [&str; 23] = [
+const SOURCES: [&str; 28] = [
     "wire.rs",
     "envelope.rs",
     "archive/format.rs",
@@ -27,6 +27,11 @@ const SOURCES: [&str; 23] = [
     "streams/format.rs",
     "phrases/layout.rs",
     "phrases/index.rs",
+    "events/format.rs",
+    "events/schema.rs",
+    "events/model.rs",
+    "events/column/mod.rs",
+    "events/packet.rs",
 ];
 
 const HEAD: &str = "\

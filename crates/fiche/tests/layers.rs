@@ -10,7 +10,7 @@ const FLOORS: [&[&str]; 10] = [
     &["codec", "model"],
     &["envelope"],
     &["blocks", "phrases", "records", "rlz"],
-    &["archive", "streams"],
+    &["archive", "events", "streams"],
     &["advise"],
     &["testing"],
     &["format"],

@@ -138,6 +138,15 @@ impl<const BACKWARD: bool> Bits<BACKWARD> {
         };
     }
 
+    /// Goes back by as many as were skipped.
+    #[inline(always)]
+    pub fn unskip(&mut self, count: u32) {
+        self.pos = match BACKWARD {
+            true => self.pos.wrapping_add(count as usize),
+            false => self.pos.wrapping_sub(count as usize),
+        };
+    }
+
     /// The first byte of which no bit is read; backward, the last one of which a bit is read.
     pub fn byte(self) -> usize {
         if BACKWARD { self.pos / 8 } else { self.pos.div_ceil(8) }

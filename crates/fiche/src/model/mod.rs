@@ -4,8 +4,10 @@
 //! decoder builds them for longer than it uses them. So codes are counted over a sample of
 //! all blocks, stored once, and made into tables when they are loaded.
 
+mod ans;
 mod bits;
 mod huffman;
 
+pub(crate) use ans::{Encoder, FIRST, MOST_SYMBOLS, Shares, Slot};
 pub(crate) use bits::{BitSink, Bits, MARGIN, Padded, Words};
 pub(crate) use huffman::{Code, LONG, LONGEST, Table, lengths as code_lengths};

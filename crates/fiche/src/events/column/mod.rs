@@ -1,0 +1,236 @@
+//! How the values of a column are coded: each by a symbol and some bits.
+//!
+//! # Coder of a column
+//!
+//! | size | field | meaning |
+//! |---|---|---|
+//! | 1 | base | 0: values are coded by themselves; 1: by what they differ from the one before in the packet; 2: by their exclusive or with that |
+//! | varint, 1 | first | with a base: the integer of a packet's first value is this plus so many bits; no symbol tells of it |
+//! | varint | copies | how many; 0 with a base |
+//! | for each | copy | varint: a column of the same level, up to this one; 1: how many items ahead, plus 8, less than 16; of itself less than 8 |
+//! | varint | maps | how many, 1 with a base |
+//! | for each | map | see below |
+//! | | bins | of each map, see below |
+//! | 1 | escape | 1: there is one; else 0 |
+//! | 1 | named | how many symbols have a class of their own, up to 7 |
+//! | for each | symbol | varint |
+//! | 1 | context | what a value's table is chosen by: 0 nothing; 1 the class of another column's last symbol; 2 that of its own last; 3 how many symbols have been copies since the last that was none; 4 the number of the item in its list |
+//! | varint | column | of context 1: on the same level and before this one, or on the level above |
+//! | 1 | tables | a bit for each context, the lowest for 0: whether it has a table |
+//! | for each | shares | of all symbols |
+//!
+//! A *map* makes integers of numbers. One byte tells which, and what follows it what of:
+//!
+//! | byte | what follows | integer |
+//! |---|---|---|
+//! | 0 | 1: shift | the number without so many lowest bits, which are zero; of whole numbers with a sign the highest bit is turned over, of floating point numbers too where it is 0, and all bits where it is 1 |
+//! | 1 | 1: places | 2^53 plus a floating point number times 10 to so many, which divided by that and rounded is the number again |
+//! | 2 | 8, 8: low, step | how many steps from the lowest to a floating point number: times the step, rounded, plus the lowest, rounded, it is the number again |
+//!
+//! *Bins* are a varint, how many, and for each: 1: bits; varint: what lies between it and the bin before, or 0, in units of the smaller one of
+//! both. A bin holds two to its bits integers, the first of which is a multiple of that.
+//!
+//! The *symbols* are the copies, then the bins, map by map, then the escape. Copies are of the value that is so many items ahead in that
+//! column. A bin is followed by the place in it, in as many bits as it has; an escape by the number itself, in all its bits. With a base the integer
+//! of a bin is the difference, plus half of all integers that the map has, modulo these, or the exclusive or. The *class* of a symbol is its place among the named ones; of
+//! all others, and before the first, it is 7. Contexts that count stop at 7.
+//!
+//! *Shares* are how often symbols are expected: 1: two to this, up to 1,024, are all parts; then for each symbol a varint, its parts, and behind
+//! one of 0 how many more of 0 follow.
+
+pub(crate) mod bins;
+pub(crate) mod map;
+
+use bins::Bin;
+use map::Map;
+
+use super::schema::Number;
+use crate::error::Result;
+use crate::model::{MOST_SYMBOLS, Shares};
+use crate::wire::{Put, Take};
+
+/// Classes of symbols.
+pub(crate) const CLASSES: usize = 8;
+/// The class of symbols that have none of their own.
+pub(crate) const OTHER: u8 = 7;
+/// Copies that a column may have.
+pub(crate) const MOST_COPIES: usize = 3;
+/// What is added to how far ahead a copy is from.
+const SHIFT: isize = 8;
+/// Maps that a column may have.
+pub(crate) const MOST_MAPS: usize = 8;
+
+/// What a value is told by beside itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Base {
+    None,
+    /// The difference from the one before.
+    Minus,
+    /// The exclusive or with it.
+    Xor,
+}
+
+/// A value that was there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Copied {
+    pub column: usize,
+    /// Items ahead of the one at hand; below 0 those before it.
+    pub shift: isize,
+}
+
+/// What a value's table is chosen by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Context {
+    None,
+    /// The class of the last symbol of a column.
+    Class(usize),
+    /// That of this one.
+    Own,
+    /// Copies since the last symbol that was none.
+    Run,
+    /// The number of the item in its list.
+    Index,
+}
+
+/// How a column is coded.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Coder {
+    pub number: Number,
+    pub base: Base,
+    /// With a base, of the first: the lowest integer, and bits above that.
+    pub first: (u64, u32),
+    pub copies: Vec<Copied>,
+    pub maps: Vec<Map>,
+    /// Sorted by map and place.
+    pub bins: Vec<Bin>,
+    pub has_escape: bool,
+    /// Symbols with classes of their own.
+    pub named: Vec<usize>,
+    pub context: Context,
+    /// One for each context, if there is one.
+    pub shares: Vec<Option<Shares>>,
+}
+
+impl Coder {
+    /// All symbols: copies, bins, the escape.
+    pub fn symbols(&self) -> usize {
+        self.copies.len() + self.bins.len() + usize::from(self.has_escape)
+    }
+
+    /// How many contexts there are.
+    pub fn contexts(&self) -> usize {
+        if self.context == Context::None { 1 } else { CLASSES }
+    }
+
+    /// The class of a symbol.
+    pub fn class(&self, symbol: usize) -> u8 {
+        let place = self.named.iter().position(|&named| named == symbol);
+        place.map_or(OTHER, |place| place as u8)
+    }
+
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.put_u8(self.base as u8);
+        if self.base != Base::None {
+            out.put_varint(self.first.0);
+            out.put_u8(self.first.1 as u8);
+        }
+        out.put_varint(self.copies.len() as u64);
+        for copied in &self.copies {
+            out.put_varint(copied.column as u64);
+            out.put_u8((copied.shift + SHIFT) as u8);
+        }
+        out.put_varint(self.maps.len() as u64);
+        self.maps.iter().for_each(|map| map.put(out));
+        bins::put(&self.bins, self.maps.len(), out);
+        out.put_u8(self.has_escape.into());
+        out.put_u8(self.named.len() as u8);
+        self.named.iter().for_each(|&symbol| out.put_varint(symbol as u64));
+        match self.context {
+            Context::None => out.put_u8(0),
+            Context::Class(column) => {
+                out.put_u8(1);
+                out.put_varint(column as u64);
+            }
+            Context::Own => out.put_u8(2),
+            Context::Run => out.put_u8(3),
+            Context::Index => out.put_u8(4),
+        }
+        let there = self.shares.iter().enumerate().filter(|(_, shares)| shares.is_some());
+        out.put_u8(there.fold(0, |sum, (i, _)| sum | 1 << i));
+        self.shares.iter().flatten().for_each(|shares| shares.put(out));
+    }
+
+    /// One of a column. Whether the columns that it names are where they should be is not looked at.
+    pub fn take(take: &mut Take<'_>, number: Number) -> Result<Coder> {
+        let base = match take.u8()? {
+            0 => Base::None,
+            1 => Base::Minus,
+            2 => Base::Xor,
+            _ => return Err(take.corrupt()),
+        };
+        let first = match base {
+            Base::None => (0, 0),
+            _ => (take.varint()?, u32::from(take.u8()?)),
+        };
+        let copies = take.count(MOST_COPIES as u64)?;
+        let copies = (0..copies)
+            .map(|_| {
+                let column = take.count(u32::MAX.into())?;
+                Ok(Copied { column, shift: isize::from(take.u8()?) - SHIFT })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let maps = take.count(MOST_MAPS as u64)?;
+        let maps = (0..maps).map(|_| Map::take(take, number)).collect::<Result<Vec<_>>>()?;
+        let widths: Vec<u32> = maps.iter().map(|map| map.width(number)).collect();
+        let bins = bins::take(take, &widths, MOST_SYMBOLS - MOST_COPIES - 1)?;
+        let has_escape = match take.u8()? {
+            0 => false,
+            1 => true,
+            _ => return Err(take.corrupt()),
+        };
+        let mut coder = Coder {
+            number,
+            base,
+            first,
+            copies,
+            maps,
+            bins,
+            has_escape,
+            named: Vec::new(),
+            context: Context::None,
+            shares: Vec::new(),
+        };
+        let named = usize::from(take.u8()?);
+        if named >= CLASSES {
+            return Err(take.corrupt());
+        }
+        for _ in 0..named {
+            let symbol = take.count(coder.symbols() as u64)?;
+            coder.named.push(symbol);
+        }
+        coder.context = match take.u8()? {
+            0 => Context::None,
+            1 => Context::Class(take.count(u32::MAX.into())?),
+            2 => Context::Own,
+            3 => Context::Run,
+            4 => Context::Index,
+            _ => return Err(take.corrupt()),
+        };
+        let there = take.u8()?;
+        let symbols = coder.symbols();
+        for context in 0..coder.contexts() {
+            let is_there = there >> context & 1 == 1;
+            let shares = is_there.then(|| Shares::take(take, symbols)).transpose()?;
+            coder.shares.push(shares);
+        }
+        let bad_base = base != Base::None
+            && (coder.maps.len() != 1 || !coder.copies.is_empty() || first.1 > 64);
+        if bad_base
+            || coder.copies.iter().any(|copied| copied.shift >= SHIFT)
+            || u32::from(there) >> coder.contexts() != 0
+        {
+            return Err(take.corrupt());
+        }
+        Ok(coder)
+    }
+}

@@ -1,0 +1,261 @@
+//! The bytes of an event store, but for its models and packets.
+//!
+//! # Events
+//!
+//! A file of kind 4: the header, then segments, then the footer. A *segment* is some events that were written together: its
+//! model, or none where that of a segment before is good for it; its blocks, of which up to 4,096 have a packet page behind them. An *event* is an
+//! item of the highest level; a *packet* some events that are decoded from the first on; a *block* some packets, with a checksum.
+//!
+//! # Block of events
+//!
+//! | size | field | meaning |
+//! |---|---|---|
+//! | varint | packets | how many, at least 1 |
+//! | varint | shortest | bytes of the shortest packet |
+//! | 1 | bits | how many a length has, up to 32 |
+//! | | lengths | of each packet but the last, less the shortest, in so many bits, the first lowest; what is left of a byte is zero |
+//! | | packets | one behind the other |
+//! | 4 | checksum | CRC-32C of the block's position in the file as 8 bytes and then of all before this field |
+//!
+//! # Packet page
+//!
+//! A section of kind 12, not compressed. Its offset is the events of the segment before it, its number the blocks.
+//!
+//! | size | field | meaning |
+//! |---|---|---|
+//! | varint | back | from the first byte of its first block to this section |
+//! | varint | blocks | how many, 1 to 4,096 |
+//! | | ends | an Elias-Fano sequence: where each block ends, from the first byte of the first |
+//! | | packets | an Elias-Fano sequence: how many packets there are up to the end of each |
+//!
+//! # Footer of events
+//!
+//! | size | field | meaning |
+//! |---|---|---|
+//! | | schema | of all events |
+//! | varint | segments | how many |
+//! | for each | segment | varint: events, 1 or more; varint, varint: position and length of its model's section, of kind 2; varint: pages; for each varint: blocks, varint: packets, varint, varint: position and length of its section |
+//!
+//! A model's section has as its offset the events before the first segment that has it.
+
+use super::schema::Schema;
+use crate::elias_fano::EliasFano;
+use crate::envelope::{Kind, Section, SectionRef};
+use crate::error::{Error, Place, Result};
+use crate::wire::{Put, Take, crc32c_of, load_u32};
+
+/// Blocks of a page at most.
+pub(super) const PAGE: usize = 4096;
+const CHECKSUM: usize = 4;
+
+/// Where a segment has what it is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SegmentRef {
+    pub events: u64,
+    pub model: SectionRef,
+    pub pages: Vec<PageRef>,
+}
+
+/// Where a packet page is, and what it tells of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PageRef {
+    pub blocks: u64,
+    pub packets: u64,
+    pub at: SectionRef,
+}
+
+/// What a file says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Footer {
+    pub schema: Schema,
+    pub segments: Vec<SegmentRef>,
+}
+
+impl Footer {
+    pub fn payload(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.schema.put(&mut out);
+        out.put_varint(self.segments.len() as u64);
+        for segment in &self.segments {
+            out.put_varint(segment.events);
+            segment.model.put(&mut out);
+            out.put_varint(segment.pages.len() as u64);
+            for page in &segment.pages {
+                out.put_varint(page.blocks);
+                out.put_varint(page.packets);
+                page.at.put(&mut out);
+            }
+        }
+        out
+    }
+
+    pub fn parse(section: &Section) -> Result<Footer> {
+        let mut take = section.take("footer of events");
+        let schema = Schema::take(&mut take)?;
+        // Each takes three bytes at least, and a page four.
+        let count = take.count((take.remaining() / 3) as u64)?;
+        let mut segments = Vec::with_capacity(count);
+        let mut all = 0u64;
+        for _ in 0..count {
+            let events = take.varint()?;
+            all = all
+                .checked_add(events)
+                .filter(|&all| all < 1 << 62)
+                .ok_or_else(|| take.corrupt())?;
+            let model = SectionRef::take(&mut take)?;
+            let pages = take.count((take.remaining() / 4) as u64)?;
+            let pages: Result<Vec<PageRef>> = (0..pages)
+                .map(|_| {
+                    let (blocks, packets) = (take.varint()?, take.varint()?);
+                    if !(1..=PAGE as u64).contains(&blocks) || packets < blocks {
+                        return Err(take.corrupt());
+                    }
+                    Ok(PageRef { blocks, packets, at: SectionRef::take(&mut take)? })
+                })
+                .collect();
+            let pages = pages?;
+            if events == 0 {
+                return Err(take.corrupt());
+            }
+            segments.push(SegmentRef { events, model, pages });
+        }
+        take.end()?;
+        Ok(Footer { schema, segments })
+    }
+}
+
+/// Blocks of a page: where they are, and which packets they have.
+pub(super) struct Page {
+    /// Where the first block begins.
+    pos: u64,
+    ends: EliasFano,
+    packets: EliasFano,
+}
+
+/// A block of packets, found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BlockRef {
+    pub pos: u64,
+    pub len: usize,
+    /// Of the page: the number of its first packet, and how many it has.
+    pub first: u64,
+    pub packets: usize,
+}
+
+impl Page {
+    /// Appends the section of a page that lies at `pos`, of blocks that begin at `first`: where each ends, and packets up to there.
+    pub fn put(out: &mut Vec<u8>, pos: u64, first: u64, before: (u64, u64), blocks: &[(u64, u64)]) {
+        let mut payload = Vec::new();
+        payload.put_varint(pos - first);
+        payload.put_varint(blocks.len() as u64);
+        let ends: Vec<u64> = blocks.iter().map(|(end, _)| end - first).collect();
+        let packets: Vec<u64> = blocks.iter().map(|&(_, packets)| packets).collect();
+        EliasFano::encode(&ends, &mut payload);
+        EliasFano::encode(&packets, &mut payload);
+        Section::put(out, pos, Kind::PacketPage, before, &payload, None);
+    }
+
+    pub fn parse(section: &Section, about: &PageRef) -> Result<Page> {
+        let mut take = section.take("packet page");
+        let (back, blocks) = (take.varint()?, take.count(PAGE as u64)?);
+        let pos = section.at.pos.checked_sub(back).ok_or_else(|| take.corrupt())?;
+        let ends = EliasFano::decode(&mut take, blocks)?;
+        let packets = EliasFano::decode(&mut take, blocks)?;
+        take.end()?;
+        let is_as_told = (blocks as u64, packets.last()) == (about.blocks, about.packets);
+        if !is_as_told || ends.last() > back {
+            return Err(take.corrupt());
+        }
+        Ok(Page { pos, ends, packets })
+    }
+
+    /// The block of a packet of the page.
+    #[inline(always)]
+    pub fn find(&self, packet: u64) -> Option<BlockRef> {
+        let packets = self.packets.above(packet)?;
+        let ends = self.ends.gap(packets.i);
+        Some(BlockRef {
+            pos: self.pos + ends.from,
+            len: usize::try_from(ends.to - ends.from).ok()?,
+            first: packets.from,
+            packets: usize::try_from(packets.to - packets.from).ok()?,
+        })
+    }
+
+    /// Packets of all its blocks.
+    pub fn packets(&self) -> u64 {
+        self.packets.last()
+    }
+}
+
+/// Appends a block of packets that lies at `pos`.
+pub(super) fn put_block(out: &mut Vec<u8>, pos: u64, packets: &[&[u8]]) {
+    let start = out.len();
+    let lens = packets.iter().map(|packet| packet.len() as u64);
+    let (shortest, longest) = (lens.clone().min().unwrap_or(0), lens.clone().max().unwrap_or(0));
+    let bits = 64 - (longest - shortest).leading_zeros();
+    out.put_varint(packets.len() as u64);
+    out.put_varint(shortest);
+    out.put_u8(bits as u8);
+    let mut sink = crate::model::BitSink::default();
+    lens.take(packets.len() - 1).for_each(|len| sink.put((len - shortest) as u32, bits));
+    out.put(sink.finish());
+    packets.iter().for_each(|packet| out.put(packet));
+    let checksum = crc32c_of(&[&pos.to_le_bytes(), &out[start..]]);
+    out.put_u32(checksum);
+}
+
+/// A block whose checksum was right: how many packets it has, and where the lengths of these are told.
+pub(super) struct Block<'a> {
+    packets: usize,
+    shortest: usize,
+    bits: u32,
+    lens: &'a [u8],
+    body: &'a [u8],
+}
+
+/// Whether the checksum at the end of a block that lies at `pos` is that of its bytes.
+pub(super) fn is_whole(bytes: &[u8], pos: u64) -> bool {
+    let Some(len) = bytes.len().checked_sub(CHECKSUM) else { return false };
+    crc32c_of(&[&pos.to_le_bytes(), &bytes[..len]]) == load_u32(bytes, len) || cfg!(fuzzing)
+}
+
+impl<'a> Block<'a> {
+    pub fn parse(bytes: &'a [u8], about: &BlockRef) -> Result<Block<'a>> {
+        let corrupt = || Error::Corrupt { what: "block of events", at: Place::Pos(about.pos) };
+        let bytes = bytes.get(..bytes.len().saturating_sub(CHECKSUM)).unwrap_or_default();
+        let mut take = Take::new(bytes, "block of events", about.pos);
+        // Packets may have no bytes at all; the page says how many there are.
+        let packets = take.count(about.packets as u64)?;
+        let shortest = take.count(bytes.len() as u64)?;
+        let bits = u32::from(take.u8()?);
+        if packets != about.packets || packets == 0 || bits > 32 {
+            return Err(corrupt());
+        }
+        let lens = take.bytes(((packets - 1) * bits as usize).div_ceil(8))?;
+        let body = take.bytes(take.remaining())?;
+        Ok(Block { packets, shortest, bits, lens, body })
+    }
+
+    fn len(&self, i: usize) -> usize {
+        let at = i * self.bits as usize;
+        let mut word = [0; 8];
+        let bytes = &self.lens[at / 8..self.lens.len().min(at / 8 + 8)];
+        word[..bytes.len()].copy_from_slice(bytes);
+        let word = crate::wire::load_u64(&word, 0) >> (at % 8);
+        self.shortest + (word & !(u64::MAX << self.bits)) as usize
+    }
+
+    /// The bytes of packet `i`; `None` where they are not there.
+    pub fn packet(&self, i: usize) -> Option<&'a [u8]> {
+        let start: usize = match self.bits {
+            0 => i * self.shortest,
+            _ => (0..i.min(self.packets)).map(|i| self.len(i)).sum(),
+        };
+        match i + 1 {
+            next if next < self.packets => self.body.get(start..start + self.len(i)),
+            next if next == self.packets => self.body.get(start..),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What is known of the columns of many packets together: which are the same, and how each is coded.
+//!
+//! # Model of events
+//!
+//! | size | field | meaning |
+//! |---|---|---|
+//! | varint | events | in a packet, 1 to 65,536; fewer in the last of a segment |
+//! | varint | values | that a packet has at most, up to 2^24: those of all columns, and one for each item of each level that is not the same as another |
+//! | for each | level but the first | varint: 0, or how many levels back the one is that has the same items: as many for each item above, which are on the same level, or one that has the same |
+//! | for each | column | varint: 0, or how many columns back the one is that has the same values, on the same level or one that has the same items; never one that is such itself |
+//! | for each | column of its own | its coder |
+
+use super::column::{Coder, Context};
+use super::schema::{Count, Layout};
+use crate::error::Result;
+use crate::wire::{Put, Take};
+
+/// Events in a packet at most.
+pub(crate) const MOST_EVENTS: usize = 1 << 16;
+/// Values that a packet has at most.
+pub(crate) const MOST_VALUES: u64 = 1 << 24;
+
+/// What packets of a segment are decoded with.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Model {
+    /// Events in a packet.
+    pub events: usize,
+    /// Values of a packet at most.
+    pub values: u64,
+    pub plan: Plan,
+    /// Of columns that have their own values.
+    pub coders: Vec<Option<Coder>>,
+}
+
+/// In which order values are told: level by level, and on each column by column.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Of each level the one that it has its items with: itself or one before.
+    pub levels: Vec<usize>,
+    /// Of each column the one that it has its values with: itself or one before.
+    pub columns: Vec<usize>,
+    /// Of levels that have their own items: what an item has.
+    pub items: Vec<Items>,
+}
+
+/// What each item of a level has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Items {
+    /// Columns with their own values.
+    pub columns: Vec<usize>,
+    /// Values of an item, of all columns that have them on this level, and one for the item itself.
+    pub values: u64,
+}
+
+impl Plan {
+    /// `None` where levels or columns are said to be the same that cannot be.
+    pub fn new(layout: &Layout, levels: Vec<usize>, columns: Vec<usize>) -> Option<Plan> {
+        let mut plan =
+            Plan { levels, columns, items: vec![Items::default(); layout.levels().len()] };
+        for (i, level) in layout.levels().iter().enumerate() {
+            let same = plan.levels[i];
+            let above = |i: usize| layout.levels()[i].parent.map(|parent| plan.levels[parent]);
+            plan.items[i].values = 1;
+            if same != i {
+                let alike = match (level.count, layout.levels()[same].count) {
+                    (Count::Fixed(a), Count::Fixed(b)) => a == b,
+                    (Count::Column(a), Count::Column(b)) => {
+                        plan.columns[a] == plan.columns[b]
+                            && layout.columns()[a].role == layout.columns()[b].role
+                    }
+                    _ => false,
+                };
+                if same > i || plan.levels[same] != same || above(i) != above(same) || !alike {
+                    return None;
+                }
+            }
+        }
+        for (i, column) in layout.columns().iter().enumerate() {
+            let (same, level) = (plan.columns[i], plan.levels[column.level]);
+            plan.items[level].values += 1;
+            if same == i {
+                plan.items[level].columns.push(i);
+                continue;
+            }
+            let other = &layout.columns()[same];
+            if same > i
+                || plan.columns[same] != same
+                || plan.levels[other.level] != level
+                || other.number != column.number
+            {
+                return None;
+            }
+        }
+        Some(plan)
+    }
+
+    /// The level of a column, or the one that it has its items with.
+    pub fn level_of(&self, layout: &Layout, column: usize) -> usize {
+        self.levels[layout.columns()[column].level]
+    }
+}
+
+impl Model {
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.put_varint(self.events as u64);
+        out.put_varint(self.values);
+        let back = |same: &[usize], first: usize, out: &mut Vec<u8>| {
+            let places = same.iter().enumerate().skip(first);
+            places.for_each(|(i, &same)| out.put_varint((i - same) as u64));
+        };
+        back(&self.plan.levels, 1, out);
+        back(&self.plan.columns, 0, out);
+        self.coders.iter().flatten().for_each(|coder| coder.put(out));
+    }
+
+    /// That of events of a schema.
+    pub fn take(take: &mut Take<'_>, layout: &Layout) -> Result<Model> {
+        let (events, values) = (take.count(MOST_EVENTS as u64)?, take.varint()?);
+        let back = |take: &mut Take<'_>, i: usize| Ok(i - take.count(i as u64)?);
+        let levels: Result<Vec<usize>> = (0..layout.levels().len())
+            .map(|i| if i == 0 { Ok(0) } else { back(take, i) })
+            .collect();
+        let levels = levels?;
+        let columns: Result<Vec<usize>> =
+            (0..layout.columns().len()).map(|i| back(take, i)).collect();
+        let Some(plan) = Plan::new(layout, levels, columns?) else { return Err(take.corrupt()) };
+        let coders: Result<Vec<Option<Coder>>> = layout
+            .columns()
+            .iter()
+            .enumerate()
+            .map(|(i, column)| {
+                let is_own = plan.columns[i] == i;
+                is_own.then(|| Coder::take(take, column.number)).transpose()
+            })
+            .collect();
+        let model = Model { events, values, plan, coders: coders? };
+        if events == 0 || values > MOST_VALUES || !model.is_in_order(layout) {
+            return Err(take.corrupt());
+        }
+        Ok(model)
+    }
+
+    /// Whether what columns are told by is there before them.
+    fn is_in_order(&self, layout: &Layout) -> bool {
+        let level_of = |column: usize| {
+            let is_own = self.coders.get(column).is_some_and(Option::is_some);
+            is_own.then(|| self.plan.level_of(layout, column))
+        };
+        let above =
+            |level: usize| layout.levels()[level].parent.map(|parent| self.plan.levels[parent]);
+        self.coders.iter().enumerate().all(|(i, coder)| {
+            let (Some(coder), Some(level)) = (coder, level_of(i)) else { return true };
+            let copies = coder.copies.iter().all(|copied| {
+                level_of(copied.column) == Some(level)
+                    && (copied.column < i || copied.column == i && copied.shift < 0)
+                    && layout.columns()[copied.column].number == coder.number
+            });
+            copies
+                && match coder.context {
+                    Context::Class(column) => level_of(column).is_some_and(|other| {
+                        other == level && column < i || above(level) == Some(other)
+                    }),
+                    _ => true,
+                }
+        })
+    }
+}

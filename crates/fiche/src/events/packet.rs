@@ -1,0 +1,821 @@
+//! Packets: some events that are decoded together, told by symbols and bits.
+//!
+//! # Packet
+//!
+//! Symbols from the front on, bits from the end backward; the bits fill up their last byte with zeros. Both are in the order in
+//! which a packet is decoded: level by level, and of each column by column, all values of the packet's items. Levels and columns that have
+//! the same items or values as others are left out. The first value of a column with a base has no symbol, but the bits of its place above the first integer.
+//!
+//! Symbols are coded by asymmetric numeral systems: 4 bytes, a number; then words of 2 bytes, to the end of the symbols. A table
+//! of two to the `n` parts gives a symbol by the lowest `n` bits of the number, in whose parts they are: the number becomes the
+//! symbol's parts times the rest of the number, plus how many parts of the symbol were before. Where it is below 2^16 then, a word follows
+//! below its bits. Before the first symbol it is 2^16 or more, behind the last one it is 2^16. Tables of one symbol take nothing; where a
+//! model has no others, its packets have neither number nor words.
+
+use super::batch::Batch;
+use super::column::map::Map;
+use super::column::{Base, Coder, Context, Copied, OTHER};
+use super::model::{Model, Plan};
+use super::schema::{Count, Layout, Number};
+use crate::error::{Error, Place, Result};
+use crate::model::{BitSink, Bits, Encoder, FIRST, MARGIN, Padded, Shares, Slot, Words};
+use crate::wire::{load_low, load_u16, load_u32, low_bytes};
+
+/// What a packet tells, before it is known how dear each symbol is.
+#[derive(Default)]
+pub(crate) struct Told {
+    /// Tables and symbols.
+    tokens: Vec<u32>,
+    /// Bits in order, the last one in the first byte.
+    bits: Vec<u8>,
+}
+
+const SYMBOL_BITS: u32 = 10;
+
+/// The number of the first table of each column, and how many there are.
+fn first_tables(coders: &[Option<Coder>]) -> (Vec<usize>, usize) {
+    let mut all = 0;
+    let firsts = coders.iter().map(|coder| {
+        let first = all;
+        all += coder.as_ref().map_or(0, Coder::contexts);
+        first
+    });
+    (firsts.collect(), all)
+}
+
+/// One value of a column as bytes.
+#[inline(always)]
+pub(super) fn load(bytes: &[u8], width: usize, i: usize) -> u64 {
+    match width {
+        1 => bytes[i].into(),
+        4 => load_u32(bytes, 4 * i).into(),
+        8 => crate::wire::load_u64(bytes, 8 * i),
+        _ => load_low(&bytes[width * i..width * (i + 1)]),
+    }
+}
+
+/// Tells packets of a batch.
+pub(crate) struct Teller<'a> {
+    layout: &'a Layout,
+    batch: &'a Batch,
+    model: &'a Model,
+    finders: Vec<Option<Finder<'a>>>,
+    first_tables: Vec<usize>,
+    /// How often each symbol of each table was told.
+    pub counts: Vec<Vec<u32>>,
+    /// Classes of the symbols of columns that others are told by.
+    classes: Vec<Vec<u8>>,
+    is_asked: Vec<bool>,
+    sink: BitSink,
+    tokens: Vec<u32>,
+}
+
+/// Finds the symbols of a column.
+struct Finder<'a> {
+    coder: &'a Coder,
+    width: usize,
+    /// Of each map its bins' lowest integers, and the number of the first bin.
+    lowers: Vec<(Vec<u64>, usize)>,
+    classes: Vec<u8>,
+}
+
+impl<'a> Finder<'a> {
+    fn new(coder: &'a Coder) -> Finder<'a> {
+        let lowers = (0..coder.maps.len()).map(|map| {
+            let those = |bin: &&super::column::bins::Bin| usize::from(bin.map) == map;
+            let lowers: Vec<u64> = coder.bins.iter().filter(those).map(|bin| bin.lower).collect();
+            let first = coder.bins.iter().position(|bin| usize::from(bin.map) == map);
+            (lowers, first.unwrap_or(0))
+        });
+        let classes = (0..coder.symbols()).map(|symbol| coder.class(symbol)).collect();
+        Finder { coder, width: coder.number.width(), lowers: lowers.collect(), classes }
+    }
+
+    /// The bin of an integer of a map.
+    fn bin(&self, map: usize, integer: u64) -> Option<usize> {
+        let (lowers, first) = &self.lowers[map];
+        let place = lowers.partition_point(|&lower| lower <= integer).checked_sub(1)?;
+        self.coder.bins[first + place].has(integer).then_some(first + place)
+    }
+
+    /// The symbol of the value at a place, in this row of its packet, that is no copy; its bits are put.
+    fn tell(&self, bytes: &[u8], at: usize, row: usize, sink: &mut BitSink) -> Option<usize> {
+        let coder = self.coder;
+        let value = load(bytes, self.width, at);
+        for (place, map) in coder.maps.iter().enumerate() {
+            let Some(mut integer) = map.to(coder.number, value) else { continue };
+            if coder.base != Base::None && row > 0 {
+                let before = map.to(coder.number, load(bytes, self.width, at - 1)).unwrap_or(0);
+                integer = based(coder.base, *map, coder.number, integer, before, false);
+            }
+            if let Some(bin) = self.bin(place, integer) {
+                let found = &coder.bins[bin];
+                put(sink, integer.wrapping_sub(found.lower), found.bits.into());
+                return Some(coder.copies.len() + bin);
+            }
+        }
+        put(sink, value, coder.number.bits());
+        coder.has_escape.then(|| coder.symbols() - 1)
+    }
+}
+
+/// A difference, or what an integer becomes by one: with a base.
+#[inline(always)]
+pub(super) fn based(
+    base: Base,
+    map: Map,
+    number: Number,
+    integer: u64,
+    before: u64,
+    is_back: bool,
+) -> u64 {
+    let width = map.width(number);
+    let (all, half) = (u64::MAX >> (64 - width), 1 << (width - 1));
+    match (base, is_back) {
+        (Base::None, _) => integer,
+        (Base::Xor, _) => integer ^ before,
+        (Base::Minus, false) => integer.wrapping_sub(before).wrapping_add(half) & all,
+        (Base::Minus, true) => integer.wrapping_add(before).wrapping_sub(half) & all,
+    }
+}
+
+/// Of the items of a level in a packet, the number of each in its list, and of the item above.
+#[derive(Default)]
+struct Places {
+    index: Vec<u8>,
+    above: Vec<u32>,
+}
+
+impl Places {
+    /// Of lists with so many items each.
+    fn set(&mut self, lists: impl Iterator<Item = usize>) {
+        self.index.clear();
+        self.above.clear();
+        for (above, len) in lists.enumerate() {
+            self.index.extend((0..len).map(|index| index.min(usize::from(OTHER)) as u8));
+            self.above.extend(std::iter::repeat_n(above as u32, len));
+        }
+    }
+}
+
+/// Columns whose classes others are told by.
+fn asked(coders: &[Option<Coder>]) -> Vec<bool> {
+    let mut asked = vec![false; coders.len()];
+    for coder in coders.iter().flatten() {
+        if let Context::Class(other) = coder.context {
+            asked[other] = true;
+        }
+    }
+    asked
+}
+
+impl<'a> Teller<'a> {
+    pub fn new(layout: &'a Layout, batch: &'a Batch, model: &'a Model) -> Teller<'a> {
+        let (first_tables, tables) = first_tables(&model.coders);
+        let finders: Vec<_> =
+            model.coders.iter().map(|coder| coder.as_ref().map(Finder::new)).collect();
+        let mut counts = Vec::with_capacity(tables);
+        for coder in model.coders.iter().flatten() {
+            counts.extend((0..coder.contexts()).map(|_| vec![0; coder.symbols()]));
+        }
+        let classes = vec![Vec::new(); finders.len()];
+        let is_asked = asked(&model.coders);
+        let (sink, tokens) = Default::default();
+        Teller {
+            layout,
+            batch,
+            model,
+            finders,
+            first_tables,
+            counts,
+            classes,
+            is_asked,
+            sink,
+            tokens,
+        }
+    }
+
+    /// Tells a packet: of each level the items from the first to the second of these. `None` where a value cannot be told.
+    pub fn tell(&mut self, items: &[(usize, usize)]) -> Option<Told> {
+        self.tokens.clear();
+        self.sink.clear();
+        let mut places = Places::default();
+        for (level, about) in self.layout.levels().iter().enumerate() {
+            if self.model.plan.levels[level] != level {
+                continue;
+            }
+            let above = about.parent.map_or((0, 0), |parent| items[self.model.plan.levels[parent]]);
+            match about.count {
+                Count::Events => places.set(std::iter::once(items[level].1 - items[level].0)),
+                Count::Fixed(len) => {
+                    places.set(std::iter::repeat_n(len as usize, above.1 - above.0));
+                }
+                Count::Column(counts) => {
+                    let counts = self.model.plan.columns[counts];
+                    let width = self.layout.columns()[counts].number.width();
+                    let bytes = &self.batch.columns[counts];
+                    places.set((above.0..above.1).map(|i| load(bytes, width, i) as usize));
+                }
+            }
+            for &column in &self.model.plan.items[level].columns {
+                self.column(column, level, items[level], &places)?;
+            }
+        }
+        let mut bits = self.sink.finish().to_vec();
+        bits.reverse();
+        Some(Told { tokens: self.tokens.clone(), bits })
+    }
+
+    fn column(
+        &mut self,
+        column: usize,
+        level: usize,
+        (start, end): (usize, usize),
+        places: &Places,
+    ) -> Option<()> {
+        let finder = self.finders[column].as_ref()?;
+        let coder = finder.coder;
+        let bytes: &[u8] = &self.batch.columns[column];
+        let table = self.first_tables[column];
+        let (mut class, mut run) = (OTHER, 0);
+        let mut mine = std::mem::take(&mut self.classes[column]);
+        mine.clear();
+        for at in start..end {
+            let row = at - start;
+            if coder.base != Base::None && row == 0 {
+                let (low, bits) = coder.first;
+                let integer = coder.maps[0].to(coder.number, load(bytes, finder.width, at))?;
+                put(&mut self.sink, integer.wrapping_sub(low), bits).then_some(())?;
+                mine.push(OTHER);
+                continue;
+            }
+            let context = match coder.context {
+                Context::None => 0,
+                Context::Class(other) if self.model.plan.level_of(self.layout, other) == level => {
+                    self.classes[other][row]
+                }
+                Context::Class(other) => self.above(other, level, row, places)?,
+                Context::Own => class,
+                Context::Run => run,
+                Context::Index => places.index[row],
+            };
+            let value = load(bytes, finder.width, at);
+            let same = |copied: &Copied| {
+                let other = at.wrapping_add_signed(copied.shift);
+                (start..end).contains(&other)
+                    && load(&self.batch.columns[copied.column], finder.width, other) == value
+            };
+            let symbol = match coder.copies.iter().position(same) {
+                Some(copy) => copy,
+                None => finder.tell(bytes, at, row, &mut self.sink)?,
+            };
+            let table = table + usize::from(context);
+            self.counts[table][symbol] += 1;
+            self.tokens.push((table as u32) << SYMBOL_BITS | symbol as u32);
+            class = finder.classes[symbol];
+            run = if symbol < coder.copies.len() { (run + 1).min(OTHER) } else { 0 };
+            if self.is_asked[column] {
+                mine.push(class);
+            }
+        }
+        self.classes[column] = mine;
+        Some(())
+    }
+
+    /// The class of what a column on a level above has for this item.
+    fn above(&self, other: usize, level: usize, row: usize, places: &Places) -> Option<u8> {
+        let parent = self.model.plan.levels[self.layout.levels()[level].parent?];
+        let is_next = self.model.plan.level_of(self.layout, other) == parent;
+        is_next.then(|| self.classes[other][places.above[row] as usize])
+    }
+}
+
+/// Puts so many bits, up to 64; false where the value has more.
+fn put(sink: &mut BitSink, value: u64, bits: u32) -> bool {
+    if bits < 64 && value >> bits > 0 {
+        return false;
+    }
+    sink.put(value as u32 & !u32::MAX.checked_shl(bits.min(32)).unwrap_or(0), bits.min(32));
+    if bits > 32 {
+        sink.put((value >> 32) as u32, bits - 32);
+    }
+    true
+}
+
+impl Told {
+    /// Bytes of its bits.
+    pub fn bits(&self) -> usize {
+        self.bits.len()
+    }
+
+    /// Appends the packet, its symbols by these tables. False where one of them is not there.
+    pub fn put(
+        &self,
+        tables: &[Option<&Shares>],
+        encoder: &mut Encoder,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        for token in self.tokens.iter().rev() {
+            let Some(shares) = &tables[(token >> SYMBOL_BITS) as usize] else { return false };
+            let (start, parts) = shares.get((token & ((1 << SYMBOL_BITS) - 1)) as usize);
+            if parts == 0 {
+                return false;
+            }
+            if shares.bits() > 0 {
+                encoder.put((start, parts), shares.bits());
+            }
+        }
+        if tables.iter().flatten().any(|shares| shares.bits() > 0) {
+            encoder.finish(out);
+        }
+        out.extend_from_slice(&self.bits);
+        true
+    }
+}
+
+/// A table of a decoder.
+#[derive(Clone, Copy)]
+struct Table {
+    /// Where its slots are, and two to how many those are; none where there is no such table.
+    slots: u32,
+    bits: u32,
+    mask: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// What a symbol stands for.
+#[derive(Clone, Copy)]
+struct Symbol {
+    /// Of a bin the number of its first integer; where that is not enough, that integer.
+    base: u64,
+    /// As many ones as it has bits.
+    mask: u64,
+    /// Of the place in the bin, and how far left they stand in the number.
+    bits: u8,
+    shift: u8,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The bits turn over some of the base's.
+    Plain,
+    /// The same of more bits than come at once.
+    Wide,
+    /// The integer is found by a map, or by one and the value before.
+    Bin(u8),
+    Copy(u8),
+}
+
+/// A column of a decoder.
+struct Decoded {
+    column: usize,
+    number: Number,
+    /// Bits that may be set.
+    all: u64,
+    context: Context,
+    first_table: usize,
+    /// The first of its symbols, and how many of them are copies.
+    symbols: usize,
+    base: Base,
+    first: (u64, u32),
+    copies: Vec<Copied>,
+    maps: Vec<Map>,
+    /// All of its symbols are plain.
+    is_plain: bool,
+}
+
+/// Decodes packets of a model. Takes 8 KiB for each table of a column at most.
+pub(crate) struct Decoder {
+    columns: Vec<Option<Decoded>>,
+    tables: Vec<Table>,
+    slots: Vec<Slot>,
+    symbols: Vec<Symbol>,
+    /// Some table has more than one symbol.
+    has_number: bool,
+    /// Levels of which it matters where items are in their lists.
+    is_placed: Vec<bool>,
+}
+
+/// Values of a packet at most that a thread keeps the room of.
+const KEPT: u64 = 1 << 18;
+
+/// What a decoder works with: one for each thread.
+#[derive(Default)]
+pub(crate) struct Room {
+    padded: Padded,
+    values: Vec<Vec<u64>>,
+    classes: Vec<Vec<u8>>,
+    places: Places,
+    /// Of each level, items of the packet, and those that are wanted.
+    items: Vec<(usize, usize, usize)>,
+}
+
+/// Which columns are wanted, and where their values go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sinks {
+    /// Of each column with its own values, the columns of the batch that they go to.
+    to: Vec<Vec<usize>>,
+}
+
+impl Sinks {
+    pub fn new(plan: &Plan, wanted: impl Fn(usize) -> bool) -> Sinks {
+        let mut to = vec![Vec::new(); plan.columns.len()];
+        for column in (0..plan.columns.len()).filter(|&column| wanted(column)) {
+            to[plan.columns[column]].push(column);
+        }
+        Sinks { to }
+    }
+}
+
+fn corrupt(at: Place) -> Error {
+    Error::Corrupt { what: "packet of events", at }
+}
+
+impl Decoder {
+    pub fn new(layout: &Layout, model: &Model) -> Decoder {
+        let (first_tables, tables) = first_tables(&model.coders);
+        let mut decoder = Decoder {
+            columns: Vec::with_capacity(model.coders.len()),
+            tables: Vec::with_capacity(tables),
+            slots: Vec::new(),
+            symbols: Vec::new(),
+            has_number: false,
+            is_placed: vec![false; layout.levels().len()],
+        };
+        for (i, coder) in model.coders.iter().enumerate() {
+            let Some(coder) = coder else {
+                decoder.columns.push(None);
+                continue;
+            };
+            let level = model.plan.level_of(layout, i);
+            decoder.is_placed[level] |= match coder.context {
+                Context::Class(other) => model.plan.level_of(layout, other) != level,
+                Context::Index => true,
+                _ => false,
+            };
+            decoder.columns.push(Some(Decoded {
+                column: i,
+                number: coder.number,
+                all: u64::MAX >> (64 - coder.number.bits()),
+                context: coder.context,
+                first_table: first_tables[i],
+                symbols: decoder.symbols.len(),
+                base: coder.base,
+                first: coder.first,
+                copies: coder.copies.clone(),
+                maps: coder.maps.clone(),
+                is_plain: false,
+            }));
+            let first = decoder.symbols.len();
+            decoder.add(coder);
+            let is_plain = decoder.symbols[first..].iter().all(|symbol| symbol.kind == Kind::Plain);
+            if let Some(Some(column)) = decoder.columns.last_mut() {
+                column.is_plain = is_plain && coder.base == Base::None;
+            }
+        }
+        decoder
+    }
+
+    fn add(&mut self, coder: &Coder) {
+        for shares in &coder.shares {
+            let slots = self.slots.len() as u32;
+            self.tables.push(match shares {
+                Some(shares) => {
+                    shares.put_slots(|symbol| coder.class(symbol), &mut self.slots);
+                    self.has_number |= shares.bits() > 0;
+                    Table { slots, bits: shares.bits(), mask: (1 << shares.bits()) - 1 }
+                }
+                None => Table { slots: NONE, bits: 0, mask: 0 },
+            });
+        }
+        let copies = coder.copies.len();
+        for symbol in 0..coder.symbols() {
+            let width = coder.number.bits() as u8;
+            // An escape is followed by all bits.
+            let plain = |base, bits: u8, shift| {
+                let mask = !u64::MAX.checked_shl(bits.into()).unwrap_or(0);
+                let kind = if bits > AT_ONCE { Kind::Wide } else { Kind::Plain };
+                Symbol { base, mask, bits, shift, kind }
+            };
+            self.symbols.push(match coder.bins.get(symbol.wrapping_sub(copies)) {
+                _ if symbol < copies => Symbol { kind: Kind::Copy(symbol as u8), ..plain(0, 0, 0) },
+                Some(bin) => {
+                    let map = coder.maps[usize::from(bin.map)];
+                    let all = u64::MAX >> (64 - coder.number.bits());
+                    let base = map.from(coder.number, bin.lower) & all;
+                    match map {
+                        Map::Ordered { shift }
+                            if coder.base == Base::None
+                                && u32::from(bin.bits) + shift < coder.number.bits() =>
+                        {
+                            // Numbers of a bin have the same sign, so that each bit of the place turns over one of theirs.
+                            plain(base, bin.bits, shift as u8)
+                        }
+                        _ if coder.base == Base::None && bin.bits == 0 => plain(base, 0, 0),
+                        _ => Symbol { kind: Kind::Bin(bin.map), ..plain(bin.lower, bin.bits, 0) },
+                    }
+                }
+                None => plain(0, width, 0),
+            });
+        }
+    }
+
+    /// Decodes a packet of so many events, and appends those from the first to the second of these to what the sinks say. `at` is
+    /// where errors are said to be.
+    #[allow(clippy::too_many_arguments)]
+    pub fn decode(
+        &self,
+        layout: &Layout,
+        model: &Model,
+        stored: &[u8],
+        (from, to, all): (usize, usize, usize),
+        sinks: &Sinks,
+        room: &mut Room,
+        batch: &mut Batch,
+        at: Place,
+    ) -> Result<()> {
+        let Room { padded, values, classes, places, items } = room;
+        padded.fill(stored);
+        if values.len() < self.columns.len() {
+            values.resize(self.columns.len(), Vec::new());
+            classes.resize(self.columns.len(), Vec::new());
+        }
+        let bytes = padded.bytes();
+        if self.has_number && stored.len() < 4 {
+            return Err(corrupt(at));
+        }
+        let mut run = Run {
+            decoder: self,
+            bytes,
+            words: padded.words(),
+            number: if self.has_number { load_u32(bytes, MARGIN) } else { FIRST },
+            next: MARGIN + if self.has_number { 4 } else { 0 },
+            bits: Bits::new(MARGIN + stored.len()),
+        };
+        let mut left = model.values;
+        items.clear();
+        for (i, level) in layout.levels().iter().enumerate() {
+            if model.plan.levels[i] != i {
+                items.push((0, 0, 0));
+                continue;
+            }
+            let above = level.parent.map_or((0, 0, 0), |parent| items[model.plan.levels[parent]]);
+            let here = match level.count {
+                Count::Events => (all, from, to),
+                Count::Fixed(len) => {
+                    let len = len as usize;
+                    (
+                        above.0.saturating_mul(len),
+                        above.1.saturating_mul(len),
+                        above.2.saturating_mul(len),
+                    )
+                }
+                Count::Column(counts) => {
+                    let counts = &values[model.plan.columns[counts]];
+                    let sum = |upto: usize| {
+                        counts[..upto]
+                            .iter()
+                            .fold(0, |sum: usize, &count| sum.saturating_add(count as usize))
+                    };
+                    (sum(above.0), sum(above.1), sum(above.2))
+                }
+            };
+            let own = &model.plan.items[i];
+            let need = (here.0 as u64).checked_mul(own.values);
+            left = need.and_then(|need| left.checked_sub(need)).ok_or_else(|| corrupt(at))?;
+            items.push(here);
+            if self.is_placed[i] {
+                match level.count {
+                    Count::Events => places.set(std::iter::once(here.0)),
+                    Count::Fixed(len) => places.set(std::iter::repeat_n(len as usize, above.0)),
+                    Count::Column(counts) => {
+                        let counts = &values[model.plan.columns[counts]];
+                        places.set(counts.iter().map(|&count| count as usize));
+                    }
+                }
+            }
+            for &column in &own.columns {
+                run.column(
+                    column,
+                    here.0,
+                    model.plan.level_of(layout, column),
+                    layout,
+                    &model.plan,
+                    values,
+                    classes,
+                    places,
+                )
+                .ok_or_else(|| corrupt(at))?;
+                for &sink in &sinks.to[column] {
+                    emit(
+                        &values[column][here.1..here.2],
+                        layout.columns()[column].number,
+                        &mut batch.columns[sink],
+                    );
+                }
+            }
+        }
+        // All has been read, and no more.
+        let end = run.bits.pos();
+        let is_over = end <= 8 * (MARGIN + stored.len())
+            && run.number == FIRST
+            && (8 * run.next..8 * run.next + 8).contains(&end);
+        if model.values - left > KEPT {
+            *room = Room::default();
+        }
+        if is_over { Ok(()) } else { Err(corrupt(at)) }
+    }
+}
+
+/// Appends values as bytes.
+fn emit(values: &[u64], number: Number, out: &mut Vec<u8>) {
+    match number.width() {
+        1 => out.extend(values.iter().map(|&value| value as u8)),
+        2 => values.iter().for_each(|&value| out.extend_from_slice(&low_bytes(value)[..2])),
+        4 => values.iter().for_each(|&value| out.extend_from_slice(&low_bytes(value)[..4])),
+        _ => values.iter().for_each(|&value| out.extend_from_slice(&low_bytes(value))),
+    }
+}
+
+/// Decoding of a packet on its way.
+struct Run<'a> {
+    decoder: &'a Decoder,
+    bytes: &'a [u8],
+    words: Words<'a>,
+    number: u32,
+    /// Where the next word is.
+    next: usize,
+    bits: Bits<true>,
+}
+
+impl Run<'_> {
+    #[allow(clippy::too_many_arguments)]
+    fn column(
+        &mut self,
+        column: usize,
+        items: usize,
+        level: usize,
+        layout: &Layout,
+        plan: &Plan,
+        values: &mut [Vec<u64>],
+        classes: &mut [Vec<u8>],
+        places: &Places,
+    ) -> Option<()> {
+        let about = self.decoder.columns[column].as_ref()?;
+        let mut out = std::mem::take(&mut values[column]);
+        let mut mine = std::mem::take(&mut classes[column]);
+        out.clear();
+        out.resize(items, 0);
+        mine.clear();
+        mine.resize(items, OTHER);
+        let done = match about.context {
+            Context::None => self.either(about, values, &mut out, &mut mine, |_, _, _| 0),
+            Context::Class(other) if plan.level_of(layout, other) == level => {
+                let other = classes[other].get(..items)?;
+                self.either(about, values, &mut out, &mut mine, |row, _, _| other[row])
+            }
+            Context::Class(other) => {
+                let (other, above) = (&classes[other][..], places.above.get(..items)?);
+                let class =
+                    |row: usize, _, _| other.get(above[row] as usize).copied().unwrap_or(OTHER);
+                self.either(about, values, &mut out, &mut mine, class)
+            }
+            Context::Own => self.either(about, values, &mut out, &mut mine, |_, class, _| class),
+            Context::Run => self.either(about, values, &mut out, &mut mine, |_, _, run| run),
+            Context::Index => {
+                let index = places.index.get(..items)?;
+                self.either(about, values, &mut out, &mut mine, |row, _, _| index[row])
+            }
+        };
+        (values[column], classes[column]) = (out, mine);
+        done
+    }
+
+    /// Columns all of whose symbols are plain have a loop of their own, with nothing else in it.
+    #[inline(always)]
+    fn either(
+        &mut self,
+        about: &Decoded,
+        values: &[Vec<u64>],
+        out: &mut [u64],
+        classes: &mut [u8],
+        context: impl Fn(usize, u8, u8) -> u8,
+    ) -> Option<()> {
+        match about.is_plain {
+            true => self.values::<true>(about, values, out, classes, context),
+            false => self.values::<false>(about, values, out, classes, context),
+        }
+    }
+
+    #[inline(never)]
+    fn values<const PLAIN: bool>(
+        &mut self,
+        about: &Decoded,
+        values: &[Vec<u64>],
+        out: &mut [u64],
+        classes: &mut [u8],
+        context: impl Fn(usize, u8, u8) -> u8,
+    ) -> Option<()> {
+        let decoder = self.decoder;
+        let (words, bytes, last) = (self.words, self.bytes, self.bytes.len() - 2);
+        let (mut number, mut next, mut bits) = (self.number, self.next, self.bits);
+        let (mut class, mut run) = (OTHER, 0);
+        let mut start = 0;
+        if !PLAIN && about.base != Base::None && !out.is_empty() {
+            let (low, count) = about.first;
+            let integer = low.wrapping_add(take(&mut bits, words, count));
+            out[0] = about.maps[0].from(about.number, integer) & about.all;
+            start = 1;
+        }
+        let symbols = &decoder.symbols[about.symbols..];
+        let tables = &decoder.tables[about.first_table..];
+        let slots = &decoder.slots[..];
+        let classes = &mut classes[..out.len()];
+        for row in start..out.len() {
+            let table = tables[usize::from(context(row, class, run))];
+            let place = (number & table.mask) as usize;
+            let slot = *slots.get(table.slots as usize + place)?;
+            if table.bits > 0 {
+                number = slot.next(number, table.bits);
+                // Whether a word is taken nobody foresees: so there is no branch.
+                let word = u32::from(load_u16(bytes, next.min(last)));
+                let is_low = number < FIRST;
+                number = if is_low { number << 16 | word } else { number };
+                next += usize::from(is_low) * 2;
+            }
+            class = slot.class();
+            classes[row] = class;
+            let symbol = &symbols[slot.symbol()];
+            let place = bits.word(words) & symbol.mask;
+            bits.skip(symbol.bits.into());
+            let mut value = symbol.base ^ place << symbol.shift;
+            if !PLAIN {
+                run = match symbol.kind {
+                    Kind::Copy(_) => (run + 1).min(OTHER),
+                    _ => 0,
+                };
+                match symbol.kind {
+                    Kind::Plain => {}
+                    Kind::Copy(copy) => {
+                        let Copied { column, shift } = about.copies[usize::from(copy)];
+                        let from = row.wrapping_add_signed(shift);
+                        // Of its own values those that are there, of another's all.
+                        let there =
+                            if column == about.column { &out[..row] } else { &values[column][..] };
+                        value = *there.get(from)?;
+                    }
+                    Kind::Wide => {
+                        bits.unskip(symbol.bits.into());
+                        let place = take(&mut bits, words, symbol.bits.into());
+                        value = symbol.base ^ place << symbol.shift;
+                    }
+                    Kind::Bin(map) => {
+                        bits.unskip(symbol.bits.into());
+                        let place = take(&mut bits, words, symbol.bits.into());
+                        let before = if row > 0 { out[row - 1] } else { 0 };
+                        value = about.told(map, symbol.base.wrapping_add(place), before);
+                    }
+                }
+            }
+            out[row] = value;
+        }
+        (self.number, self.next, self.bits) = (number, next, bits);
+        Some(())
+    }
+}
+
+impl Decoded {
+    /// The value of an integer of a map, behind another value.
+    #[inline(never)]
+    fn told(&self, map: u8, integer: u64, before: u64) -> u64 {
+        let map = self.maps[usize::from(map)];
+        let integer = match self.base {
+            Base::None => integer,
+            base => {
+                let before = map.to(self.number, before).unwrap_or(0);
+                based(base, map, self.number, integer, before, true)
+            }
+        };
+        map.from(self.number, integer) & self.all
+    }
+}
+
+/// Bits that come at once.
+const AT_ONCE: u8 = 57;
+
+/// The next bits, up to 64.
+#[inline(always)]
+fn take(bits: &mut Bits<true>, words: Words<'_>, count: u32) -> u64 {
+    if count <= AT_ONCE.into() {
+        let word = bits.word(words);
+        bits.skip(count);
+        return word & !(u64::MAX << count);
+    }
+    let low = bits.word(words) & u64::from(u32::MAX);
+    bits.skip(32);
+    let high = bits.word(words) & !(u64::MAX << (count - 32));
+    bits.skip(count - 32);
+    low | high << 32
+}

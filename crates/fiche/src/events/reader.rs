@@ -1,0 +1,368 @@
+//! Reads events: one, some by number, or a range.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use super::batch::Batch;
+use super::format::{Block, BlockRef, Footer, Page, SegmentRef, is_whole};
+use super::model::Model;
+use super::packet::{Decoder, Room, Sinks};
+use super::schema::{Layout, Schema};
+use crate::envelope::{Container, Kind, Section, SectionRef, read_header, read_trailer};
+use crate::error::{Error, Place, Result};
+use crate::io::ReadAt;
+
+/// Which columns are read.
+#[derive(Clone, Debug)]
+pub struct Columns {
+    wanted: Vec<bool>,
+    is_all: bool,
+}
+
+/// Reads events, from any thread.
+#[derive(Clone)]
+pub struct Reader(Arc<Inner>);
+
+struct Inner {
+    source: Arc<dyn ReadAt>,
+    schema: Schema,
+    layout: Arc<Layout>,
+    segments: Vec<Segment>,
+    /// Events before each segment, and all.
+    firsts: Vec<u64>,
+    /// By position.
+    models: HashMap<u64, OnceLock<Arc<Loaded>>>,
+    all: Columns,
+}
+
+struct Segment {
+    about: SegmentRef,
+    /// Packets before each page, and all.
+    firsts: Vec<u64>,
+    pages: Vec<OnceLock<Seen>>,
+}
+
+/// A page, and which of its blocks, where they lie in memory, were found whole.
+struct Seen {
+    page: Page,
+    whole: OnceLock<Box<[AtomicU64]>>,
+}
+
+/// A model, ready to decode.
+struct Loaded {
+    model: Model,
+    decoder: Decoder,
+    all: Sinks,
+}
+
+/// What a thread works with.
+#[derive(Default)]
+struct Scratch {
+    room: Room,
+    /// Of which source, and where in it, the bytes of a block are that are kept.
+    of: (usize, u64),
+    bytes: Vec<u8>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// A packet, found.
+struct Found<'a> {
+    loaded: &'a Loaded,
+    /// Its first event, and how many it has.
+    first: u64,
+    events: usize,
+    page: &'a Seen,
+    block: BlockRef,
+    /// In its page.
+    packet: u64,
+}
+
+impl Reader {
+    /// Opens a file of events: reads its header, trailer and footer.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for what is none, [`Error::Unsupported`] for a newer one; those of reading.
+    pub fn open(source: Arc<dyn ReadAt>) -> Result<Reader> {
+        read_header(&source, Container::Events)?.valid?;
+        let at = read_trailer(&source, source.len())?;
+        let footer = Footer::parse(&Section::load(&source, at, Kind::Footer)?)?;
+        let layout = Arc::new(footer.schema.layout()?);
+        let mut firsts = vec![0];
+        let mut models = HashMap::new();
+        let segments = footer.segments.into_iter().map(|about| {
+            firsts.push(firsts[firsts.len() - 1] + about.events);
+            models.insert(about.model.pos, OnceLock::new());
+            let mut packets = vec![0];
+            about
+                .pages
+                .iter()
+                .for_each(|page| packets.push(packets[packets.len() - 1] + page.packets));
+            let pages = about.pages.iter().map(|_| OnceLock::new()).collect();
+            Segment { about, firsts: packets, pages }
+        });
+        let segments = segments.collect();
+        let all = Columns { wanted: vec![true; layout.columns().len()], is_all: true };
+        let schema = footer.schema;
+        Ok(Reader(Arc::new(Inner { source, schema, layout, segments, firsts, models, all })))
+    }
+
+    /// What events are made of.
+    #[must_use]
+    pub fn schema(&self) -> &Schema {
+        &self.0.schema
+    }
+
+    /// The columns that events come down to.
+    #[must_use]
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.0.layout
+    }
+
+    /// Events.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.0.firsts.last().copied().unwrap_or(0)
+    }
+
+    /// True where there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The columns of these fields of the events, by their names.
+    ///
+    /// # Errors
+    /// [`Error::NoRecord`] where there is no such field.
+    pub fn select<T: AsRef<str>>(&self, names: &[T]) -> Result<Columns> {
+        let mut wanted = vec![false; self.0.layout.columns().len()];
+        for name in names {
+            let name = name.as_ref();
+            let field = self.0.schema.fields.iter().position(|field| field.name == name);
+            let field =
+                field.ok_or_else(|| Error::invalid(format!("there is no field {name:?}")))?;
+            wanted[self.0.layout.columns_of(field)].fill(true);
+        }
+        let is_all = wanted.iter().all(|&wanted| wanted);
+        Ok(Columns { wanted, is_all })
+    }
+
+    /// One event, with all its columns.
+    ///
+    /// # Errors
+    /// As of [`read`](Reader::read).
+    pub fn event(&self, number: u64) -> Result<Batch> {
+        let mut batch = Batch::of(self.0.layout.clone());
+        self.read_into(number..number.saturating_add(1), &self.0.all, &mut batch)?;
+        Ok(batch)
+    }
+
+    /// Events of a range, with some columns or all.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] where there are fewer; [`Error::Corrupt`] where they are damaged; those of reading.
+    pub fn read(&self, range: Range<u64>, columns: Option<&Columns>) -> Result<Batch> {
+        let mut batch = Batch::of(self.0.layout.clone());
+        self.read_into(range, columns.unwrap_or(&self.0.all), &mut batch)?;
+        Ok(batch)
+    }
+
+    /// The same into a batch that is there, whose room is used again: what was in it is gone.
+    ///
+    /// # Errors
+    /// As of [`read`](Reader::read).
+    pub fn read_into(&self, range: Range<u64>, columns: &Columns, batch: &mut Batch) -> Result<()> {
+        if range.start > range.end || range.end > self.len() {
+            return Err(Error::OutOfBounds { range, len: self.len() });
+        }
+        if **batch.layout() != *self.0.layout {
+            return Err(Error::invalid("a batch of another schema"));
+        }
+        batch.clear();
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut at = range.start;
+            while at < range.end {
+                at = self.some(at, range.end, columns, scratch, batch)?;
+            }
+            Ok::<_, Error>(())
+        })?;
+        batch.set_len((range.end - range.start) as usize);
+        Ok(())
+    }
+
+    /// Events by their numbers, in this order; each is decoded once.
+    ///
+    /// # Errors
+    /// As of [`read`](Reader::read).
+    pub fn take(&self, numbers: &[u64], columns: Option<&Columns>) -> Result<Batch> {
+        let columns = columns.unwrap_or(&self.0.all);
+        let mut sorted = numbers.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
+        if let Some(&last) = sorted.last().filter(|&&last| last >= self.len()) {
+            return Err(Error::OutOfBounds { range: last..last + 1, len: self.len() });
+        }
+        let mut batch = Batch::of(self.0.layout.clone());
+        SCRATCH.with_borrow_mut(|scratch| {
+            sorted.iter().try_for_each(|&number| {
+                self.some(number, number + 1, columns, scratch, &mut batch).map(drop)
+            })
+        })?;
+        batch.set_len(sorted.len());
+        if sorted == numbers {
+            return Ok(batch);
+        }
+        let place = |number: &u64| sorted.partition_point(|sorted| sorted < number);
+        let places: Vec<usize> = numbers.iter().map(place).collect();
+        Ok(batch.pick(&places, &columns.wanted))
+    }
+
+    /// Appends events of one packet, from `from` on and before `to`; returns the first that is yet to come.
+    fn some(
+        &self,
+        from: u64,
+        to: u64,
+        columns: &Columns,
+        scratch: &mut Scratch,
+        batch: &mut Batch,
+    ) -> Result<u64> {
+        let found = self.find(from)?;
+        let inner = &*self.0;
+        let place = Place::Event { event: from, pos: found.block.pos };
+        let corrupt = || Error::Corrupt { what: "block of events", at: place };
+        let Scratch { room, of, bytes } = scratch;
+        let bytes = match inner.source.as_bytes() {
+            Some(all) => {
+                let start = usize::try_from(found.block.pos).map_err(|_| corrupt())?;
+                let end = start.checked_add(found.block.len).ok_or_else(corrupt)?;
+                let bytes = all.get(start..end).ok_or_else(corrupt)?;
+                if !found.page.is_known(&found.block) {
+                    if !is_whole(bytes, found.block.pos) {
+                        return Err(corrupt());
+                    }
+                    found.page.know(&found.block);
+                }
+                bytes
+            }
+            None => {
+                let this = (Arc::as_ptr(&self.0) as usize, found.block.pos);
+                if *of != this || bytes.len() != found.block.len {
+                    *of = (0, 0);
+                    bytes.clear();
+                    let end = found.block.pos.checked_add(found.block.len as u64);
+                    if end.is_none_or(|end| end > inner.source.len()) {
+                        return Err(corrupt());
+                    }
+                    bytes.resize(found.block.len, 0);
+                    inner.source.read_at(found.block.pos, bytes)?;
+                    if !is_whole(bytes, found.block.pos) {
+                        return Err(corrupt());
+                    }
+                    *of = this;
+                }
+                bytes
+            }
+        };
+        let block = Block::parse(bytes, &found.block)?;
+        let packet =
+            block.packet((found.packet - found.block.first) as usize).ok_or_else(corrupt)?;
+        let start = (from - found.first) as usize;
+        let end = (to - found.first).min(found.events as u64) as usize;
+        let own;
+        let sinks = match columns.is_all {
+            true => &found.loaded.all,
+            false => {
+                own = Sinks::new(&found.loaded.model.plan, |column| columns.wanted[column]);
+                &own
+            }
+        };
+        let Loaded { model, decoder, .. } = found.loaded;
+        let range = (start, end, found.events);
+        decoder.decode(&inner.layout, model, packet, range, sinks, room, batch, place)?;
+        Ok(found.first + end as u64)
+    }
+
+    /// The packet of an event that is there.
+    fn find(&self, event: u64) -> Result<Found<'_>> {
+        let inner = &*self.0;
+        let number = match inner.segments.len() {
+            1 => 0,
+            _ => inner.firsts.partition_point(|&first| first <= event) - 1,
+        };
+        let (segment, before) = (&inner.segments[number], inner.firsts[number]);
+        let loaded = self.model(segment.about.model)?;
+        let events = loaded.model.events as u64;
+        let packet = (event - before) / events;
+        let damaged = || Error::Corrupt {
+            what: "footer of events",
+            at: Place::Event { event, pos: segment.about.model.pos },
+        };
+        if segment.firsts.last() != Some(&segment.about.events.div_ceil(events)) {
+            return Err(damaged());
+        }
+        let page = match segment.pages.len() {
+            1 => 0,
+            _ => segment.firsts.partition_point(|&first| first <= packet) - 1,
+        };
+        let seen = self.page(segment, page)?;
+        let packet_in = packet - segment.firsts[page];
+        let block = seen.page.find(packet_in).ok_or_else(damaged)?;
+        let first = packet * events;
+        Ok(Found {
+            loaded,
+            first: before + first,
+            events: events.min(segment.about.events - first) as usize,
+            page: seen,
+            block,
+            packet: packet_in,
+        })
+    }
+
+    fn model(&self, at: SectionRef) -> Result<&Loaded> {
+        let inner = &*self.0;
+        let damaged = || Error::Corrupt { what: "footer of events", at: Place::Pos(at.pos) };
+        let cell = inner.models.get(&at.pos).ok_or_else(damaged)?;
+        if let Some(loaded) = cell.get() {
+            return Ok(loaded);
+        }
+        let section = Section::load(&inner.source, at, Kind::Model)?;
+        let mut take = section.take("model of events");
+        let model = Model::take(&mut take, &inner.layout)?;
+        take.end()?;
+        let decoder = Decoder::new(&inner.layout, &model);
+        let all = Sinks::new(&model.plan, |_| true);
+        Ok(cell.get_or_init(|| Arc::new(Loaded { model, decoder, all })))
+    }
+
+    fn page<'a>(&self, segment: &'a Segment, page: usize) -> Result<&'a Seen> {
+        let cell = &segment.pages[page];
+        if let Some(seen) = cell.get() {
+            return Ok(seen);
+        }
+        let about = &segment.about.pages[page];
+        let section = Section::load(&self.0.source, about.at, Kind::PacketPage)?;
+        let page = Page::parse(&section, about)?;
+        Ok(cell.get_or_init(|| Seen { page, whole: OnceLock::new() }))
+    }
+}
+
+impl Seen {
+    /// Whether a block was found whole. Told by its first packet.
+    fn is_known(&self, block: &BlockRef) -> bool {
+        let word = self.whole.get().and_then(|words| words.get(block.first as usize / 64));
+        word.is_some_and(|word| word.load(Relaxed) >> (block.first % 64) & 1 == 1)
+    }
+
+    fn know(&self, block: &BlockRef) {
+        let words = || (0..self.page.packets().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        if let Some(word) = self.whole.get_or_init(words).get(block.first as usize / 64) {
+            word.fetch_or(1 << (block.first % 64), Relaxed);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Encodes a batch: learns a model, or takes the one before, tells all packets, counts, and encodes.
+
+use super::batch::Batch;
+use super::learn::{Learner, plan, starts};
+use super::model::{MOST_EVENTS, MOST_VALUES, Model, Plan};
+use super::packet::{Teller, Told};
+use super::schema::Layout;
+use crate::error::{Error, Result};
+use crate::model::{Encoder, Shares};
+use crate::parallel::in_parts;
+
+/// How large packets are to be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Aim {
+    /// Stored bytes of a packet.
+    pub bytes: usize,
+    /// Values of one, about, and events at most.
+    pub values: usize,
+    pub events: usize,
+    /// Exactly so many.
+    pub exactly: Option<usize>,
+}
+
+/// A batch, encoded.
+pub(super) struct Segment {
+    pub model: Model,
+    /// The model is the one that was given.
+    pub is_old: bool,
+    pub packets: Vec<Vec<u8>>,
+}
+
+/// All packets told, and how often each symbol of each table was.
+struct Counted {
+    told: Vec<Told>,
+    counts: Vec<Vec<u32>>,
+}
+
+/// A packet that is yet to be told or encoded.
+struct Job<T> {
+    number: usize,
+    out: Option<T>,
+}
+
+fn jobs<T>(count: usize) -> Vec<Job<T>> {
+    (0..count).map(|number| Job { number, out: None }).collect()
+}
+
+/// Tells all packets by a model. `None` where it has no symbol for a value.
+fn count(
+    layout: &Layout,
+    batch: &Batch,
+    model: &Model,
+    starts: &[Vec<usize>],
+    threads: usize,
+) -> Option<Counted> {
+    let packets = starts[0].len() - 1;
+    let mut all = jobs::<Told>(packets);
+    let counts = in_parts(threads, &mut all, |part| {
+        let mut teller = Teller::new(layout, batch, model);
+        for job in part {
+            let of = |starts: &Vec<usize>, i: usize| starts.get(i).copied().unwrap_or(0);
+            let items = starts.iter().map(|at| (of(at, job.number), of(at, job.number + 1)));
+            job.out = Some(teller.tell(&items.collect::<Vec<_>>())?);
+        }
+        Some(teller.counts)
+    });
+    let mut sum: Vec<Vec<u32>> = Vec::new();
+    for counts in counts {
+        let counts = counts?;
+        if sum.is_empty() {
+            sum = counts;
+            continue;
+        }
+        for (sum, counts) in sum.iter_mut().zip(&counts) {
+            sum.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        }
+    }
+    let told: Option<Vec<Told>> = all.into_iter().map(|job| job.out).collect();
+    Some(Counted { told: told?, counts: sum })
+}
+
+/// The tables of all columns, in order.
+fn tables(model: &Model) -> Vec<Option<&Shares>> {
+    let coders = model.coders.iter().flatten();
+    coders.flat_map(|coder| coder.shares.iter().map(Option::as_ref)).collect()
+}
+
+/// Encodes packets that were told; `None` where a symbol has no share.
+fn encode(model: &Model, told: &[Told], threads: usize) -> Option<Vec<Vec<u8>>> {
+    let tables = tables(model);
+    let mut all = jobs::<Vec<u8>>(told.len());
+    let done = in_parts(threads, &mut all, |part| {
+        let mut encoder = Encoder::default();
+        part.iter_mut().all(|job| {
+            let mut out = Vec::new();
+            let is_done = told[job.number].put(&tables, &mut encoder, &mut out);
+            job.out = Some(out);
+            is_done
+        })
+    });
+    done.iter().all(|&is_done| is_done).then_some(())?;
+    all.into_iter().map(|job| job.out).collect()
+}
+
+/// How many values there are of columns that have their own.
+fn own_values(layout: &Layout, plan: &Plan, batch: &Batch) -> usize {
+    let own = (0..layout.columns().len()).filter(|&column| plan.columns[column] == column);
+    own.map(|column| batch.values_in(column)).sum()
+}
+
+/// The most values that a packet has.
+fn most_values(plan: &Plan, starts: &[Vec<usize>]) -> u64 {
+    let packets = starts[0].len() - 1;
+    let of = |packet: usize| -> u64 {
+        let levels = starts.iter().zip(&plan.items).filter(|(starts, _)| !starts.is_empty());
+        levels
+            .map(|(starts, items)| (starts[packet + 1] - starts[packet]) as u64 * items.values)
+            .sum()
+    };
+    (0..packets).map(of).max().unwrap_or(0)
+}
+
+/// Encodes a batch that has been checked and has events. `before` is the model of the events before them, if there are any.
+pub(super) fn segment(
+    layout: &Layout,
+    batch: &Batch,
+    aim: &Aim,
+    before: Option<&Model>,
+    threads: usize,
+) -> Result<Segment> {
+    let plan = plan(layout, batch)?;
+    let old = before.filter(|model| model.plan == plan);
+    if let Some(segment) = old.and_then(|model| by_old(layout, batch, model, threads)) {
+        return Ok(segment);
+    }
+    // However few bytes they take, to decode values takes time.
+    let values = own_values(layout, &plan, batch);
+    let by_values = (aim.values * batch.len()).checked_div(values).unwrap_or(aim.events);
+    let most = aim.events.min(by_values.next_power_of_two()).clamp(1, MOST_EVENTS);
+    // A third of what there is, for all that is known now.
+    let guess = (3 * aim.bytes * batch.len()).checked_div(batch.size()).unwrap_or(most);
+    let mut events =
+        aim.exactly.unwrap_or(guess.clamp(1, most).next_power_of_two().min(most)).max(1);
+    for round in 0.. {
+        let starts = starts(layout, &plan, batch, events);
+        let values = most_values(&plan, &starts);
+        if values > MOST_VALUES {
+            if events > 1 && aim.exactly.is_none() {
+                events = (events / 2).max(1);
+                continue;
+            }
+            let what = "values of an event";
+            return Err(Error::Limit { what, need: values, allowed: MOST_VALUES });
+        }
+        let coders = Learner::new(layout, &plan, batch, &starts).coders();
+        let mut model = Model { events, values, plan: plan.clone(), coders };
+        let failed = || Error::invalid("values that no symbol tells");
+        let counted = count(layout, batch, &model, &starts, threads).ok_or_else(failed)?;
+        set_shares(&mut model, &counted.counts);
+        let packets = encode(&model, &counted.told, threads).ok_or_else(failed)?;
+        let stored: usize = packets.iter().map(Vec::len).sum();
+        let fitting =
+            (aim.bytes * batch.len() / stored.max(1)).clamp(1, most).next_power_of_two().min(most);
+        let is_near = fitting < 2 * events && events < 2 * fitting || fitting == events;
+        if is_near || round > 1 || aim.exactly.is_some() {
+            return Ok(Segment { model, is_old: false, packets });
+        }
+        events = fitting;
+    }
+    Err(Error::invalid("no packets"))
+}
+
+/// The shares of symbols that were told so often; what was not told at all is left out.
+fn set_shares(model: &mut Model, counts: &[Vec<u32>]) {
+    let mut counts = counts.iter();
+    for coder in model.coders.iter_mut().flatten() {
+        let mine: Vec<&Vec<u32>> = counts.by_ref().take(coder.contexts()).collect();
+        let escape = coder.symbols() - 1;
+        let mut symbols = coder.symbols();
+        if coder.has_escape && mine.iter().all(|counts| counts[escape] == 0) {
+            coder.has_escape = false;
+            coder.named.retain(|&symbol| symbol != escape);
+            symbols = escape;
+        }
+        coder.shares = mine
+            .iter()
+            .map(|counts| {
+                let is_told = counts.iter().any(|&count| count > 0);
+                is_told.then(|| Shares::new(&counts[..symbols]))
+            })
+            .collect();
+    }
+}
+
+/// The same by a model that is there, if it tells these events about as well as one of their own would.
+fn by_old(layout: &Layout, batch: &Batch, model: &Model, threads: usize) -> Option<Segment> {
+    let starts = starts(layout, &model.plan, batch, model.events);
+    let model = model.clone();
+    if most_values(&model.plan, &starts) > model.values {
+        return None;
+    }
+    let counted = count(layout, batch, &model, &starts, threads)?;
+    let (mut cost, mut fresh) = (0.0, 0.0);
+    for (counts, shares) in counted.counts.iter().zip(tables(&model)) {
+        let total: u32 = counts.iter().sum();
+        if total == 0 {
+            continue;
+        }
+        let shares = shares?;
+        let has_all =
+            counts.iter().enumerate().all(|(i, &count)| count == 0 || shares.get(i).1 > 0);
+        has_all.then_some(())?;
+        cost += shares.cost(counts);
+        let there = counts.iter().filter(|&&count| count > 0).map(|&count| f64::from(count));
+        fresh += there.map(|count| count * (f64::from(total) / count).log2()).sum::<f64>();
+    }
+    let bits: usize = counted.told.iter().map(|told| 8 * told.bits()).sum();
+    let is_good = cost <= fresh + 0.01 * (fresh + bits as f64) + 8.0 * 4096.0;
+    is_good.then_some(())?;
+    let packets = encode(&model, &counted.told, threads)?;
+    Some(Segment { model, is_old: true, packets })
+}

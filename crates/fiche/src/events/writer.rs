@@ -1,0 +1,309 @@
+//! Writes events, batch by batch.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use super::batch::Batch;
+use super::format::{Footer, PAGE, Page, PageRef, SegmentRef, put_block};
+use super::model::Model;
+use super::schema::{Layout, Schema};
+use super::segment::{Aim, segment};
+use crate::codec::Scratch;
+use crate::envelope::{Container, HEADER_LEN, Kind, Section, SectionRef, header, trailer};
+use crate::error::{Error, Result};
+use crate::parallel::default_threads;
+
+/// What reads are to be fast.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Access {
+    /// Single events: packets of 256 bytes or so, blocks of 4 KiB.
+    #[default]
+    Event,
+    /// Some events at a time: packets of 4 KiB, blocks of 64 KiB.
+    Block,
+    /// All events: packets of 64 KiB, blocks of a MiB.
+    Scan,
+}
+
+/// How events are written.
+#[derive(Clone, Debug)]
+pub struct Options {
+    access: Access,
+    packet: Option<usize>,
+    threads: usize,
+    segment: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            access: Access::Event,
+            packet: None,
+            threads: default_threads(),
+            segment: 16 << 20,
+        }
+    }
+}
+
+impl Options {
+    /// What reads are to be fast: of single events unless this says otherwise.
+    #[must_use]
+    pub fn access(self, access: Access) -> Options {
+        Options { access, ..self }
+    }
+
+    /// Events of a packet, 1 to 65,536: what is decoded for one. By default as many as [`access`](Options::access) asks for.
+    #[must_use]
+    pub fn packet(self, events: usize) -> Options {
+        Options { packet: Some(events), ..self }
+    }
+
+    /// Threads that encode; as many as there are cores by default. The file is the same for any number.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Options {
+        Options { threads, ..self }
+    }
+
+    /// Bytes of values that are gathered before they are encoded, 64 KiB to 1 GiB; 16 MiB unless this says otherwise. What
+    /// writing takes of memory is some 8 times that.
+    #[must_use]
+    pub fn segment(self, bytes: usize) -> Options {
+        Options { segment: bytes, ..self }
+    }
+
+    fn aim(&self) -> Aim {
+        let (bytes, values, events) = match self.access {
+            Access::Event => (256, 256, 256),
+            Access::Block => (4 << 10, 1 << 13, 4096),
+            Access::Scan => (64 << 10, 1 << 18, 1 << 16),
+        };
+        Aim { bytes, values, events, exactly: self.packet }
+    }
+
+    fn block(&self) -> usize {
+        match self.access {
+            Access::Event => 4 << 10,
+            Access::Block => 64 << 10,
+            Access::Scan => 1 << 20,
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.packet.is_some_and(|events| !(1..=1 << 16).contains(&events)) {
+            return Err(Error::invalid("a packet has 1 to 65,536 events"));
+        }
+        if !(64 << 10..=1 << 30).contains(&self.segment) {
+            return Err(Error::invalid("a segment has 64 KiB to 1 GiB"));
+        }
+        Ok(())
+    }
+}
+
+/// Writes events, front to back.
+///
+/// ```
+/// use std::sync::Arc;
+/// use fiche::events::{Batch, Field, Number, Options, Reader, Schema, Type, Writer};
+///
+/// let schema = Schema::new(vec![Field::new("run", Number::U32), Field::new("pt", Type::from(Number::F32).list())])?;
+/// let mut writer = Writer::new(Vec::new(), schema.clone(), Options::default())?;
+/// let mut batch = Batch::new(&schema)?;
+/// for i in 0..1000u32 {
+///     batch.put(0, &[i / 100])?;
+///     batch.put(1, &[2u32])?; // two tracks
+///     batch.put(2, &[i as f32, 0.5])?;
+/// }
+/// writer.extend(&batch)?;
+///
+/// let reader = Reader::open(Arc::new(writer.finish()?))?;
+/// let event = reader.event(777)?;
+/// assert_eq!(event.values::<f32>(2).collect::<Vec<_>>(), [777.0, 0.5]);
+/// # Ok::<(), fiche::Error>(())
+/// ```
+pub struct Writer<W: Write> {
+    out: W,
+    pos: u64,
+    schema: Schema,
+    layout: Arc<Layout>,
+    options: Options,
+    pending: Batch,
+    model: Option<(Model, SectionRef)>,
+    segments: Vec<SegmentRef>,
+    events: u64,
+    scratch: Scratch,
+    failed: bool,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a file of events of a schema.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a schema or options that make no sense; [`Error::Io`].
+    pub fn new(mut out: W, schema: Schema, options: Options) -> Result<Writer<W>> {
+        options.check()?;
+        let layout = Arc::new(schema.layout()?);
+        out.write_all(&header(Container::Events))?;
+        let pending = Batch::of(layout.clone());
+        Ok(Writer {
+            out,
+            pos: HEADER_LEN,
+            schema,
+            layout,
+            options,
+            pending,
+            model: None,
+            segments: Vec::new(),
+            events: 0,
+            scratch: Scratch::default(),
+            failed: false,
+        })
+    }
+
+    /// What events are made of.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Events so far.
+    pub fn len(&self) -> u64 {
+        self.events + self.pending.len() as u64
+    }
+
+    /// True before the first.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that were written so far.
+    pub fn stored_len(&self) -> u64 {
+        self.pos
+    }
+
+    /// Adds events.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a batch of another schema, or one whose columns do not agree; [`Error::Limit`] for an event of more than 2^24
+    /// values; [`Error::Io`], and [`Error::Poisoned`] when a write failed before.
+    pub fn extend(&mut self, batch: &Batch) -> Result<()> {
+        if self.failed {
+            return Err(Error::Poisoned);
+        }
+        if **batch.layout() != *self.layout {
+            return Err(Error::invalid("events of another schema"));
+        }
+        let items = batch.check()?;
+        debug_assert_eq!(items.first(), Some(&batch.len()));
+        if self.pending.is_empty() && batch.size() >= self.options.segment {
+            return self.write(batch);
+        }
+        let events = self.pending.len() + batch.len();
+        for (pending, bytes) in self.pending.columns.iter_mut().zip(&batch.columns) {
+            pending.extend_from_slice(bytes);
+        }
+        self.pending.set_len(events);
+        if self.pending.size() >= self.options.segment { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes what is pending.
+    fn flush(&mut self) -> Result<()> {
+        let mut pending = std::mem::replace(&mut self.pending, Batch::of(self.layout.clone()));
+        let result = self.write(&pending);
+        pending.clear();
+        self.pending = pending;
+        result
+    }
+
+    fn write(&mut self, batch: &Batch) -> Result<()> {
+        let result = self.write_segment(batch);
+        self.failed |= result.is_err();
+        result
+    }
+
+    fn write_segment(&mut self, batch: &Batch) -> Result<()> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let before = self.model.as_ref().map(|(model, _)| model);
+        let made = segment(&self.layout, batch, &self.options.aim(), before, self.options.threads)?;
+        let at = match (&self.model, made.is_old) {
+            (Some((_, at)), true) => *at,
+            _ => {
+                let mut payload = Vec::new();
+                made.model.put(&mut payload);
+                let mut section = Vec::new();
+                let before = (self.events, 0);
+                let scratch = Some(&mut self.scratch);
+                Section::put(&mut section, self.pos, Kind::Model, before, &payload, scratch);
+                let at = SectionRef { pos: self.pos, len: section.len() as u64 };
+                self.put(&section)?;
+                at
+            }
+        };
+        let pages = self.write_packets(&made.packets, made.model.events as u64)?;
+        self.segments.push(SegmentRef { events: batch.len() as u64, model: at, pages });
+        self.events += batch.len() as u64;
+        self.model = Some((made.model, at));
+        Ok(())
+    }
+
+    fn write_packets(&mut self, packets: &[Vec<u8>], events: u64) -> Result<Vec<PageRef>> {
+        let (mut pages, mut blocks, mut first) = (Vec::new(), Vec::new(), self.pos);
+        let (mut at, mut before) = (0, (0, 0));
+        while at < packets.len() {
+            // As many as fit, with what tells their lengths.
+            let mut len = 16;
+            let fits = |packet: &&Vec<u8>| {
+                len += packet.len() + 2;
+                len <= self.options.block()
+            };
+            let count = packets[at..].iter().take_while(fits).count().max(1);
+            let those: Vec<&[u8]> = packets[at..at + count].iter().map(Vec::as_slice).collect();
+            let mut block = Vec::with_capacity(len);
+            put_block(&mut block, self.pos, &those);
+            self.put(&block)?;
+            at += count;
+            blocks.push((self.pos, (at - before.0) as u64));
+            if blocks.len() == PAGE || at == packets.len() {
+                let mut section = Vec::new();
+                let told = (before.0 as u64 * events, before.1);
+                Page::put(&mut section, self.pos, first, told, &blocks);
+                let place = SectionRef { pos: self.pos, len: section.len() as u64 };
+                self.put(&section)?;
+                let (count, packets) = (blocks.len() as u64, (at - before.0) as u64);
+                pages.push(PageRef { blocks: count, packets, at: place });
+                before = (at, before.1 + count);
+                blocks.clear();
+                first = self.pos;
+            }
+        }
+        Ok(pages)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.out.write_all(bytes)?;
+        self.pos += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// As of [`extend`](Writer::extend).
+    pub fn finish(mut self) -> Result<W> {
+        if self.failed {
+            return Err(Error::Poisoned);
+        }
+        self.flush()?;
+        let segments = std::mem::take(&mut self.segments);
+        let footer = Footer { schema: self.schema.clone(), segments };
+        let mut section = Vec::new();
+        let payload = footer.payload();
+        Section::put(&mut section, self.pos, Kind::Footer, (self.events, 0), &payload, None);
+        let at = SectionRef { pos: self.pos, len: section.len() as u64 };
+        self.put(&section)?;
+        self.put(&trailer(at))?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}

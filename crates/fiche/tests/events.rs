@@ -1,0 +1,490 @@
+//! Events come back to the bit, one by one as all together, and what is damaged never passes for whole.
+
+use std::sync::Arc;
+
+use fiche::events::{
+    Access, Batch, Count, Field, Layout, Number, Options, Reader, Role, Schema, Type, Writer,
+};
+use fiche::testing::Random;
+use fiche::{Error, FileSource};
+use proptest::prelude::*;
+
+const NUMBERS: [Number; 12] = [
+    Number::Bool,
+    Number::U8,
+    Number::U16,
+    Number::U32,
+    Number::U64,
+    Number::I8,
+    Number::I16,
+    Number::I32,
+    Number::I64,
+    Number::F16,
+    Number::F32,
+    Number::F64,
+];
+
+fn any_type() -> impl Strategy<Value = Type> {
+    let leaf = prop_oneof![
+        8 => (0usize..12).prop_map(|i| Type::Number(NUMBERS[i])),
+        1 => Just(Type::Text),
+        1 => Just(Type::Bytes),
+    ];
+    leaf.prop_recursive(3, 12, 4, |inner| {
+        prop_oneof![
+            inner.clone().prop_map(Type::list),
+            inner.clone().prop_map(Type::optional),
+            (inner.clone(), 1u32..5).prop_map(|(what, len)| what.array(len)),
+            proptest::collection::vec(inner, 0..4).prop_map(|all| Type::Record(fields(all))),
+        ]
+    })
+}
+
+fn fields(types: Vec<Type>) -> Vec<Field> {
+    types.into_iter().enumerate().map(|(i, what)| Field::new(format!("f{i}"), what)).collect()
+}
+
+/// Values of many a kind: few, many, near one another, the same as before or as those of another column.
+fn values(random: &mut Random, number: Number, count: usize, others: &[Vec<u8>]) -> Vec<u8> {
+    let width = number.width();
+    let same = |other: &&Vec<u8>| other.len() == count * width && count > 0;
+    let (like, base) = (random.below(11), random.number());
+    if let (0, Some(other)) = (like, others.iter().rev().find(same))
+        && number != Number::Bool
+    {
+        return other.clone();
+    }
+    let float = |value: f64| match number {
+        Number::F32 => (value as f32).to_le_bytes().to_vec(),
+        Number::F64 => value.to_le_bytes().to_vec(),
+        _ => (value as i64).to_le_bytes()[..width].to_vec(),
+    };
+    let mut out: Vec<u8> = Vec::new();
+    for i in 0..count {
+        let before = out.len().checked_sub(width).map(|at| out[at..].to_vec());
+        let value = match (like, before) {
+            (1, _) => base.to_le_bytes()[..width].to_vec(),
+            (2, Some(before)) if random.below(4) > 0 => before,
+            (3, _) => (base >> 20).wrapping_add(i as u64 * 3).to_le_bytes()[..width].to_vec(),
+            (4, _) => random.below(5).to_le_bytes()[..width].to_vec(),
+            (5, _) => float(random.below(100_000) as f64 / 1000.0),
+            (6, _) => float(f64::from(random.below(1 << 24) as f32 / 77.0)),
+            (7, _) if random.below(3) > 0 => float(0.0),
+            (8, _) => (random.number() << 11).to_le_bytes()[..width].to_vec(),
+            (9, _) => [f64::NAN, -0.0, f64::INFINITY, f64::MIN_POSITIVE / 8.0, -1.5]
+                [random.below(5) as usize]
+                .to_le_bytes()[..width]
+                .to_vec(),
+            _ => random.number().to_le_bytes()[..width].to_vec(),
+        };
+        out.extend(value);
+    }
+    if number == Number::Bool {
+        out.iter_mut().for_each(|byte| *byte &= 1);
+    }
+    out
+}
+
+/// Events of a schema, of which lists are short.
+fn batch(schema: &Schema, events: usize, random: &mut Random) -> Batch {
+    let mut batch = Batch::new(schema).unwrap();
+    batch.set_len(events);
+    let layout = batch.layout().clone();
+    let mut items = vec![0; layout.levels().len()];
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    let mut level = 0;
+    for (i, column) in layout.columns().iter().enumerate() {
+        // Levels come behind what counts them.
+        while level < items.len() && level <= column.level {
+            items[level] = items_of(&layout, level, &items, &all, events);
+            level += 1;
+        }
+        let count = items[column.level];
+        let bytes = match column.role {
+            Role::Counts => (0..count)
+                .flat_map(|_| {
+                    let most = if random.below(20) == 0 { 30 } else { 4 };
+                    (random.below(most) as u32).to_le_bytes()
+                })
+                .collect(),
+            _ => values(random, column.number, count, &all),
+        };
+        batch.put_bytes(i, &bytes).unwrap();
+        all.push(bytes);
+    }
+    batch.check().unwrap();
+    batch
+}
+
+fn items_of(
+    layout: &Layout,
+    level: usize,
+    items: &[usize],
+    all: &[Vec<u8>],
+    events: usize,
+) -> usize {
+    match layout.levels()[level].count {
+        Count::Events => events,
+        Count::Fixed(len) => items[layout.levels()[level].parent.unwrap()] * len as usize,
+        Count::Column(counts) => {
+            let width = layout.columns()[counts].number.width();
+            all[counts].chunks(width).map(|bytes| usize::from(bytes[0])).sum()
+        }
+    }
+}
+
+/// The events of a range, by a way of its own: item by item from the front.
+fn slice(batch: &Batch, from: usize, to: usize) -> Vec<Vec<u8>> {
+    let layout = batch.layout();
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for level in layout.levels() {
+        let above = level.parent.map_or((0, 0), |parent| ranges[parent]);
+        ranges.push(match level.count {
+            Count::Events => (from, to),
+            Count::Fixed(len) => (above.0 * len as usize, above.1 * len as usize),
+            Count::Column(counts) => {
+                let width = layout.columns()[counts].number.width();
+                let counts: Vec<usize> =
+                    batch.bytes(counts).chunks(width).map(|b| usize::from(b[0])).collect();
+                (counts[..above.0].iter().sum(), counts[..above.1].iter().sum())
+            }
+        });
+    }
+    let column = |(i, column): (usize, &fiche::events::Column)| {
+        let (from, to) = ranges[column.level];
+        let width = column.number.width();
+        batch.bytes(i)[from * width..to * width].to_vec()
+    };
+    layout.columns().iter().enumerate().map(column).collect()
+}
+
+fn columns(batch: &Batch) -> Vec<Vec<u8>> {
+    (0..batch.layout().columns().len()).map(|column| batch.bytes(column).to_vec()).collect()
+}
+
+fn write(schema: &Schema, batches: &[Batch], options: Options) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), schema.clone(), options).unwrap();
+    batches.iter().for_each(|batch| writer.extend(batch).unwrap());
+    writer.finish().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 400 } else { 4000 }))]
+
+    #[test]
+    fn what_is_written_is_read_in_every_way(
+        types in proptest::collection::vec(any_type(), 0..7),
+        events in prop_oneof![Just(0usize), 1usize..5, 1usize..400],
+        packet in prop_oneof![Just(0usize), 1usize..70],
+        access in 0usize..3,
+        seed in any::<u64>(),
+    ) {
+        let schema = Schema::new(fields(types)).unwrap();
+        let mut random = Random(seed);
+        let all = batch(&schema, events, &mut random);
+        let mut options = Options::default()
+            .access([Access::Event, Access::Block, Access::Scan][access]).threads(1 + seed as usize % 3);
+        if packet > 0 {
+            options = options.packet(packet);
+        }
+        let file = write(&schema, std::slice::from_ref(&all), options.clone());
+        prop_assert!(file == write(&schema, std::slice::from_ref(&all), options.threads(1)));
+        prop_assert!(file.len() <= all.size() + all.size() / 1000 + 4096, "{} of {}", file.len(), all.size());
+        let reader = Reader::open(Arc::new(file)).unwrap();
+        prop_assert_eq!(reader.schema(), &schema);
+        prop_assert_eq!(reader.len(), events as u64);
+        let back = reader.read(0..events as u64, None).unwrap();
+        prop_assert_eq!(back.len(), events);
+        prop_assert!(columns(&back) == columns(&all));
+        for _ in 0..20 {
+            let from = random.below(events as u64 + 1);
+            let to = from + random.below(events as u64 - from + 1);
+            let some = reader.read(from..to, None).unwrap();
+            prop_assert!(columns(&some) == slice(&all, from as usize, to as usize));
+        }
+        if events == 0 {
+            return Ok(());
+        }
+        let numbers: Vec<u64> = (0..30).map(|_| random.below(events as u64)).collect();
+        let taken = reader.take(&numbers, None).unwrap();
+        let mut expected = vec![Vec::new(); back.layout().columns().len()];
+        for &number in &numbers {
+            let one = columns(&reader.event(number).unwrap());
+            prop_assert!(one == slice(&all, number as usize, number as usize + 1));
+            expected.iter_mut().zip(one).for_each(|(all, one)| all.extend(one));
+        }
+        prop_assert!(columns(&taken) == expected);
+        // Some fields only: the others have nothing.
+        let some: Vec<usize> = (0..schema.fields.len()).filter(|_| random.below(2) == 0).collect();
+        let names: Vec<&str> = some.iter().map(|&i| schema.fields[i].name.as_str()).collect();
+        let chosen = reader.select(&names).unwrap();
+        let part = reader.read(0..events as u64, Some(&chosen)).unwrap();
+        let wanted: Vec<usize> = some.iter().flat_map(|&i| back.layout().columns_of(i)).collect();
+        for column in 0..back.layout().columns().len() {
+            let is_wanted = wanted.contains(&column);
+            prop_assert_eq!(part.bytes(column), if is_wanted { all.bytes(column) } else { &[] });
+        }
+        let taken = reader.take(&numbers, Some(&chosen)).unwrap();
+        for &column in &wanted {
+            prop_assert!(taken.bytes(column) == expected[column]);
+        }
+    }
+}
+
+fn tracks() -> Schema {
+    Schema::new(vec![
+        Field::new("run", Number::U32),
+        Field::new("pt", Type::from(Number::F32).list()),
+        Field::new("charge", Type::from(Number::I8).list()),
+        Field::new("weight", Number::F64),
+        Field::new("name", Type::Text),
+    ])
+    .unwrap()
+}
+
+/// Events as an experiment has them; some columns hardly change, lists share their counts.
+fn events(random: &mut Random, count: usize) -> Batch {
+    let mut batch = Batch::new(&tracks()).unwrap();
+    for i in 0..count {
+        batch.put(0, &[300 + i as u32 / 500]).unwrap();
+        let tracks = random.below(4) as usize;
+        for (counts, items) in [(1, 2), (3, 4)] {
+            batch.put(counts, &[tracks as u32]).unwrap();
+            for _ in 0..tracks {
+                match items {
+                    2 => batch.put(items, &[random.below(1 << 20) as f32 / 64.0]).unwrap(),
+                    _ => batch.put(items, &[if random.below(2) == 0 { -1i8 } else { 1 }]).unwrap(),
+                }
+            }
+        }
+        batch.put(5, &[if i % 7 == 0 { 1.0 } else { 0.25 }]).unwrap();
+        batch.put_texts(6, &[["muon", "jet", "photon"][random.below(3) as usize]]).unwrap();
+    }
+    batch
+}
+
+#[test]
+fn segments_that_are_alike_share_a_model() {
+    let mut random = Random(3);
+    let batches: Vec<Batch> = (0..6).map(|_| events(&mut random, 4000)).collect();
+    let small = Options::default().segment(64 << 10);
+    let file = write(&tracks(), &batches, small);
+    let whole = write(&tracks(), &batches, Options::default());
+    // Every model but one is left out.
+    assert!(
+        (file.len() as f64) < whole.len() as f64 * 1.02 + 2048.0,
+        "{} {}",
+        file.len(),
+        whole.len()
+    );
+    let reader = Reader::open(Arc::new(file)).unwrap();
+    let mut at = 0;
+    for batch in &batches {
+        let back = reader.read(at..at + 4000, None).unwrap();
+        assert!(columns(&back) == columns(batch));
+        at += 4000;
+    }
+    // Across their borders, in any order.
+    let numbers: Vec<u64> = (0..500).map(|_| random.below(24_000)).collect();
+    let taken = reader.take(&numbers, None).unwrap();
+    let runs: Vec<u32> = taken.values::<u32>(0).collect();
+    for (number, run) in numbers.iter().zip(runs) {
+        assert_eq!(run, 300 + (number % 4000) as u32 / 500);
+    }
+}
+
+#[test]
+fn what_changes_gets_a_model_of_its_own() {
+    let schema =
+        Schema::new(vec![Field::new("x", Number::I64), Field::new("y", Number::I64)]).unwrap();
+    let mut random = Random(4);
+    let mut writer =
+        Writer::new(Vec::new(), schema.clone(), Options::default().segment(64 << 10)).unwrap();
+    let mut expected = (Vec::new(), Vec::new());
+    for round in 0..5 {
+        let mut batch = Batch::new(&schema).unwrap();
+        // The same at first, near one another then, and last anything.
+        let x: Vec<i64> = (0..5000)
+            .map(|i| [7, i, random.number() as i64][(round as usize / 2).min(2)])
+            .collect();
+        let y: Vec<i64> =
+            if round % 2 == 0 { x.clone() } else { x.iter().map(|x| x ^ 1).collect() };
+        batch.put(0, &x).unwrap();
+        batch.put(1, &y).unwrap();
+        writer.extend(&batch).unwrap();
+        expected.0.extend(x);
+        expected.1.extend(y);
+    }
+    let reader = Reader::open(Arc::new(writer.finish().unwrap())).unwrap();
+    let back = reader.read(0..25_000, None).unwrap();
+    assert!(back.values::<i64>(0).eq(expected.0) && back.values::<i64>(1).eq(expected.1));
+}
+
+#[test]
+fn files_are_read_as_memory_is_from_many_threads() {
+    let all = events(&mut Random(5), 5000);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let out = write(&tracks(), std::slice::from_ref(&all), Options::default());
+    std::fs::write(file.path(), &out).unwrap();
+    let reader = Reader::open(Arc::new(FileSource::open(file.path()).unwrap())).unwrap();
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let (reader, all) = (reader.clone(), &all);
+            scope.spawn(move || {
+                let mut random = Random(seed);
+                for _ in 0..300 {
+                    let number = random.below(5000);
+                    let one = reader.event(number).unwrap();
+                    assert!(columns(&one) == slice(all, number as usize, number as usize + 1));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn columns_that_are_the_same_or_known_take_next_to_nothing() {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let schema =
+        Schema::new(names.iter().map(|name| Field::new(*name, Number::I32)).collect()).unwrap();
+    let mut random = Random(6);
+    let values: Vec<i32> = (0..100_000).map(|_| (random.number() >> 33) as i32).collect();
+    let mut batch = Batch::new(&schema).unwrap();
+    (0..6).for_each(|column| batch.put(column, &values).unwrap());
+    let file = write(&schema, &[batch], Options::default());
+    // 31 bits of each, and less than a tenth of a byte beside.
+    let each = file.len() as f64 / 100_000.0;
+    assert!(each < 31.0 / 8.0 + 0.12, "{each} bytes");
+    // What repeats itself is told once.
+    let schema = Schema::new(vec![Field::new("x", Type::from(Number::F32).array(1000))]).unwrap();
+    let mut batch = Batch::new(&schema).unwrap();
+    for _ in 0..200 {
+        let values: Vec<f32> = (0..1000u32)
+            .scan(0.0, |x, i| {
+                if i % 6 == 0 {
+                    *x = random.below(1 << 24) as f32 / 16_777_216.0;
+                }
+                Some(*x)
+            })
+            .collect();
+        batch.put(0, &values).unwrap();
+    }
+    batch.set_len(200);
+    let file = write(&schema, &[batch], Options::default());
+    assert!(file.len() < 200 * 4000 / 7, "{} bytes", file.len());
+}
+
+#[test]
+fn what_does_not_agree_is_told_by_its_name() {
+    let mut batch = events(&mut Random(7), 10);
+    batch.put(4, &[1i8]).unwrap();
+    let mut writer = Writer::new(Vec::new(), tracks(), Options::default()).unwrap();
+    let told = |result: fiche::Result<()>| match result {
+        Err(Error::Invalid { what }) => what.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let what = told(writer.extend(&batch));
+    assert!(what.contains("charge[]"), "{what}");
+    // Nothing of it was taken.
+    assert!(writer.is_empty());
+    let other = Schema::new(vec![Field::new("run", Number::U64)]).unwrap();
+    assert!(told(writer.extend(&Batch::new(&other).unwrap())).contains("another schema"));
+    assert!(told(Batch::new(&other).unwrap().put(0, &[1u32])).contains("U64"));
+    assert!(told(Batch::new(&tracks()).unwrap().put_bytes(0, &[1, 2, 3])).contains("run"));
+    let bools = Schema::new(vec![Field::new("b", Number::Bool)]).unwrap();
+    assert!(told(Batch::new(&bools).unwrap().put_bytes(0, &[2])).contains("Bool"));
+    let reader = Reader::open(Arc::new(writer.finish().unwrap())).unwrap();
+    assert!(matches!(reader.event(0), Err(Error::OutOfBounds { .. })));
+    assert!(matches!(reader.take(&[0], None), Err(Error::OutOfBounds { .. })));
+    assert!(matches!(reader.event(u64::MAX), Err(Error::OutOfBounds { .. })));
+    assert!(told(reader.select(&["px"]).map(drop)).contains("px"));
+}
+
+#[test]
+fn schemas_that_make_no_sense_are_refused() {
+    let x = || Field::new("x", Number::U8);
+    let deep = (0..20).fold(Type::from(Number::U8), |what, _| what.list());
+    for fields in [
+        vec![x(), x()],
+        vec![Field::new("x", Type::from(Number::U8).array(0))],
+        vec![Field::new("deep", deep)],
+        (0..70_000).map(|i| Field::new(i.to_string(), Number::U8)).collect(),
+    ] {
+        assert!(matches!(Schema::new(fields), Err(Error::Invalid { .. })));
+    }
+    for options in [Options::default().packet(0), Options::default().segment(1)] {
+        let writer = Writer::new(Vec::new(), tracks(), options);
+        assert!(matches!(writer.map(drop), Err(Error::Invalid { .. })));
+    }
+}
+
+#[test]
+fn events_without_columns_are_counted() {
+    for fields in [vec![], vec![Field::new("none", Type::Record(vec![]))]] {
+        let schema = Schema::new(fields).unwrap();
+        let mut batch = Batch::new(&schema).unwrap();
+        batch.set_len(77);
+        let reader = Reader::open(Arc::new(write(&schema, &[batch], Options::default()))).unwrap();
+        assert_eq!(reader.len(), 77);
+        assert_eq!(reader.read(3..70, None).unwrap().len(), 67);
+    }
+}
+
+#[test]
+fn an_event_of_too_many_values_is_refused() {
+    let schema = Schema::new(vec![Field::new("x", Type::from(Number::Bool).list())]).unwrap();
+    let mut batch = Batch::new(&schema).unwrap();
+    batch.put(0, &[(1u32 << 24) + 1]).unwrap();
+    batch.put_bytes(1, &vec![0; (1 << 24) + 1]).unwrap();
+    let mut writer = Writer::new(Vec::new(), schema, Options::default()).unwrap();
+    assert!(matches!(writer.extend(&batch), Err(Error::Limit { .. })));
+    assert!(matches!(writer.finish(), Err(Error::Poisoned)));
+}
+
+#[test]
+fn no_flip_is_read_as_something_else() {
+    let all = events(&mut Random(8), 300);
+    let file = write(&tracks(), std::slice::from_ref(&all), Options::default());
+    let mut harmless = 0;
+    for at in 0..file.len() {
+        let mut bad = file.clone();
+        bad[at] ^= 1 << (at % 8);
+        let back = Reader::open(Arc::new(bad)).and_then(|reader| reader.read(0..300, None));
+        match back {
+            Ok(back) => {
+                assert!(columns(&back) == columns(&all), "byte {at}");
+                harmless += 1;
+            }
+            Err(Error::Corrupt { .. } | Error::Unsupported { .. } | Error::OutOfBounds { .. }) => {}
+            Err(other) => panic!("byte {at}: {other:?}"),
+        }
+    }
+    // The header's guard, which matters only while something is appended.
+    assert!(harmless <= 12, "{harmless}");
+    for len in 0..file.len() {
+        assert!(Reader::open(Arc::new(file[..len].to_vec())).is_err(), "{len}");
+    }
+}
+
+#[test]
+fn an_event_that_is_damaged_is_told_and_others_are_read() {
+    let all = events(&mut Random(9), 5000);
+    let mut file = write(&tracks(), std::slice::from_ref(&all), Options::default());
+    let middle = file.len() / 2;
+    file[middle] ^= 1;
+    let reader = Reader::open(Arc::new(file)).unwrap();
+    let mut lost = 0;
+    for number in 0..5000 {
+        match reader.event(number) {
+            Ok(event) => {
+                assert!(columns(&event) == slice(&all, number as usize, number as usize + 1))
+            }
+            Err(error) => {
+                assert!(error.to_string().contains(&format!("event {number}")), "{error}");
+                lost += 1;
+            }
+        }
+    }
+    // No more than a block of 4 KiB.
+    assert!((1..1000).contains(&lost), "{lost}");
+}
