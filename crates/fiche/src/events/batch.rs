@@ -59,7 +59,6 @@ values! {
 ///
 /// let pt = Field::new("pt", Type::from(Number::F32).list());
 /// let mut batch = Batch::new(&Schema::new(vec![Field::new("run", Number::U32), pt])?)?;
-/// let columns = ["run", "pt", "pt[]"];
 /// batch.put(0, &[7u32, 7])?;
 /// batch.put(1, &[3u32, 0])?; // three tracks in the first event, none in the second
 /// batch.put(2, &[41.5f32, 20.25, 1.5])?;

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use super::batch::Batch;
 use super::column::bins::{Bin, cut};
+use super::column::grid;
 use super::column::map::Map;
 use super::column::{Base, CLASSES, Coder, Context, Copied, MOST_COPIES, MOST_MAPS, OTHER};
 use super::model::Plan;
@@ -321,6 +322,11 @@ impl<'a> Learner<'a> {
                 let longest = found[found.len() - 1];
                 try_those(vec![Map::Decimal { places: longest }, whole]);
             }
+        }
+        // Where most bits tell something and yet numbers are far apart.
+        let is_float = matches!(number, Number::F32 | Number::F64);
+        if let Some(map) = is_float.then(|| grid::find(values, number)).flatten() {
+            try_those(vec![map, whole]);
         }
         best.1
     }

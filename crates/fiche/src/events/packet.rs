@@ -374,9 +374,9 @@ struct Decoded {
     number: Number,
     /// Bits that may be set.
     all: u64,
-    context: Context,
+    chosen: Chosen,
     first_table: usize,
-    /// The first of its symbols, and how many of them are copies.
+    /// The first of its symbols.
     symbols: usize,
     base: Base,
     first: (u64, u32),
@@ -384,6 +384,21 @@ struct Decoded {
     maps: Vec<Map>,
     /// All of its symbols are plain.
     is_plain: bool,
+    /// All values are this one.
+    constant: Option<u64>,
+}
+
+/// What tables are chosen by.
+#[derive(Clone, Copy)]
+enum Chosen {
+    Nothing,
+    /// The class of another column of the same level.
+    Class(usize),
+    /// That of one on the level above.
+    Above(usize),
+    Own,
+    Run,
+    Index,
 }
 
 /// Decodes packets of a model. Takes 8 KiB for each table of a column at most.
@@ -405,11 +420,45 @@ const KEPT: u64 = 1 << 18;
 #[derive(Default)]
 pub(crate) struct Room {
     padded: Padded,
-    values: Vec<Vec<u64>>,
-    classes: Vec<Vec<u8>>,
+    told: Values,
     places: Places,
-    /// Of each level, items of the packet, and those that are wanted.
-    items: Vec<(usize, usize, usize)>,
+    items: Vec<Range>,
+}
+
+/// Values of a packet, column behind column, and the classes of their symbols.
+#[derive(Default)]
+struct Values {
+    values: Vec<u64>,
+    classes: Vec<u8>,
+    /// Where those of each column are that is there.
+    at: Vec<std::ops::Range<usize>>,
+}
+
+impl Values {
+    fn clear(&mut self, columns: usize) {
+        self.values.clear();
+        self.classes.clear();
+        self.at.clear();
+        self.at.resize(columns, 0..0);
+    }
+
+    fn of(&self, column: usize) -> &[u64] {
+        &self.values[self.at[column].clone()]
+    }
+}
+
+/// Items of a level in a packet: all, and from the first to the second of these those that are wanted.
+#[derive(Clone, Copy, Default)]
+struct Range {
+    all: usize,
+    from: usize,
+    to: usize,
+}
+
+impl Range {
+    fn each(self, of: impl Fn(usize) -> usize) -> Range {
+        Range { all: of(self.all), from: of(self.from), to: of(self.to) }
+    }
 }
 
 /// Which columns are wanted, and where their values go.
@@ -429,10 +478,6 @@ impl Sinks {
     }
 }
 
-fn corrupt(at: Place) -> Error {
-    Error::Corrupt { what: "packet of events", at }
-}
-
 impl Decoder {
     pub fn new(layout: &Layout, model: &Model) -> Decoder {
         let (first_tables, tables) = first_tables(&model.coders);
@@ -450,16 +495,22 @@ impl Decoder {
                 continue;
             };
             let level = model.plan.level_of(layout, i);
-            decoder.is_placed[level] |= match coder.context {
-                Context::Class(other) => model.plan.level_of(layout, other) != level,
-                Context::Index => true,
-                _ => false,
+            let chosen = match coder.context {
+                Context::None => Chosen::Nothing,
+                Context::Class(other) if model.plan.level_of(layout, other) == level => {
+                    Chosen::Class(other)
+                }
+                Context::Class(other) => Chosen::Above(other),
+                Context::Own => Chosen::Own,
+                Context::Run => Chosen::Run,
+                Context::Index => Chosen::Index,
             };
+            decoder.is_placed[level] |= matches!(chosen, Chosen::Above(_) | Chosen::Index);
             decoder.columns.push(Some(Decoded {
                 column: i,
                 number: coder.number,
                 all: u64::MAX >> (64 - coder.number.bits()),
-                context: coder.context,
+                chosen,
                 first_table: first_tables[i],
                 symbols: decoder.symbols.len(),
                 base: coder.base,
@@ -467,12 +518,18 @@ impl Decoder {
                 copies: coder.copies.clone(),
                 maps: coder.maps.clone(),
                 is_plain: false,
+                constant: None,
             }));
             let first = decoder.symbols.len();
             decoder.add(coder);
-            let is_plain = decoder.symbols[first..].iter().all(|symbol| symbol.kind == Kind::Plain);
+            let symbols = &decoder.symbols[first..];
+            let is_plain = symbols.iter().all(|symbol| symbol.kind == Kind::Plain);
+            let is_constant = coder.context == Context::None && symbols.len() == 1;
+            let constant = symbols.first().filter(|symbol| is_constant && symbol.bits == 0);
+            let constant = constant.map(|symbol| symbol.base).filter(|_| is_plain);
             if let Some(Some(column)) = decoder.columns.last_mut() {
                 column.is_plain = is_plain && coder.base == Base::None;
+                column.constant = constant.filter(|_| coder.base == Base::None);
             }
         }
         decoder
@@ -536,16 +593,34 @@ impl Decoder {
         batch: &mut Batch,
         at: Place,
     ) -> Result<()> {
-        let Room { padded, values, classes, places, items } = room;
+        let events = Range { all, from, to };
+        let left = self.packet(layout, model, stored, events, sinks, room, batch);
+        if left.is_none_or(|left| model.values - left > KEPT) {
+            *room = Room::default();
+        }
+        left.map(drop).ok_or(Error::Corrupt { what: "packet of events", at })
+    }
+
+    /// Returns how many values the packet has less than it may have; `None` where it is damaged.
+    #[allow(clippy::too_many_arguments)]
+    fn packet(
+        &self,
+        layout: &Layout,
+        model: &Model,
+        stored: &[u8],
+        events: Range,
+        sinks: &Sinks,
+        room: &mut Room,
+        batch: &mut Batch,
+    ) -> Option<u64> {
+        let Room { padded, told, places, items } = room;
         padded.fill(stored);
-        if values.len() < self.columns.len() {
-            values.resize(self.columns.len(), Vec::new());
-            classes.resize(self.columns.len(), Vec::new());
+        told.clear(self.columns.len());
+        items.clear();
+        if self.has_number && stored.len() < 4 {
+            return None;
         }
         let bytes = padded.bytes();
-        if self.has_number && stored.len() < 4 {
-            return Err(corrupt(at));
-        }
         let mut run = Run {
             decoder: self,
             bytes,
@@ -555,65 +630,39 @@ impl Decoder {
             bits: Bits::new(MARGIN + stored.len()),
         };
         let mut left = model.values;
-        items.clear();
         for (i, level) in layout.levels().iter().enumerate() {
             if model.plan.levels[i] != i {
-                items.push((0, 0, 0));
+                items.push(Range::default());
                 continue;
             }
-            let above = level.parent.map_or((0, 0, 0), |parent| items[model.plan.levels[parent]]);
+            let above = level.parent.map_or(events, |parent| items[model.plan.levels[parent]]);
             let here = match level.count {
-                Count::Events => (all, from, to),
-                Count::Fixed(len) => {
-                    let len = len as usize;
-                    (
-                        above.0.saturating_mul(len),
-                        above.1.saturating_mul(len),
-                        above.2.saturating_mul(len),
-                    )
-                }
+                Count::Events => events,
+                Count::Fixed(len) => above.each(|items| items.saturating_mul(len as usize)),
                 Count::Column(counts) => {
-                    let counts = &values[model.plan.columns[counts]];
-                    let sum = |upto: usize| {
-                        counts[..upto]
-                            .iter()
-                            .fold(0, |sum: usize, &count| sum.saturating_add(count as usize))
-                    };
-                    (sum(above.0), sum(above.1), sum(above.2))
+                    let counts = told.of(model.plan.columns[counts]);
+                    let add = |sum: usize, &count: &u64| sum.saturating_add(count as usize);
+                    above.each(|items| counts[..items].iter().fold(0, add))
                 }
             };
-            let own = &model.plan.items[i];
-            let need = (here.0 as u64).checked_mul(own.values);
-            left = need.and_then(|need| left.checked_sub(need)).ok_or_else(|| corrupt(at))?;
             items.push(here);
+            let own = &model.plan.items[i];
+            left = left.checked_sub((here.all as u64).checked_mul(own.values)?)?;
             if self.is_placed[i] {
                 match level.count {
-                    Count::Events => places.set(std::iter::once(here.0)),
-                    Count::Fixed(len) => places.set(std::iter::repeat_n(len as usize, above.0)),
+                    Count::Events => places.set(std::iter::once(here.all)),
+                    Count::Fixed(len) => places.set(std::iter::repeat_n(len as usize, above.all)),
                     Count::Column(counts) => {
-                        let counts = &values[model.plan.columns[counts]];
-                        places.set(counts.iter().map(|&count| count as usize));
+                        let counts = told.of(model.plan.columns[counts]).iter();
+                        places.set(counts.map(|&count| count as usize));
                     }
                 }
             }
             for &column in &own.columns {
-                run.column(
-                    column,
-                    here.0,
-                    model.plan.level_of(layout, column),
-                    layout,
-                    &model.plan,
-                    values,
-                    classes,
-                    places,
-                )
-                .ok_or_else(|| corrupt(at))?;
+                run.column(self.columns[column].as_ref()?, here.all, told, places)?;
                 for &sink in &sinks.to[column] {
-                    emit(
-                        &values[column][here.1..here.2],
-                        layout.columns()[column].number,
-                        &mut batch.columns[sink],
-                    );
+                    let number = layout.columns()[column].number;
+                    emit(&told.of(column)[here.from..here.to], number, &mut batch.columns[sink]);
                 }
             }
         }
@@ -622,10 +671,7 @@ impl Decoder {
         let is_over = end <= 8 * (MARGIN + stored.len())
             && run.number == FIRST
             && (8 * run.next..8 * run.next + 8).contains(&end);
-        if model.values - left > KEPT {
-            *room = Room::default();
-        }
-        if is_over { Ok(()) } else { Err(corrupt(at)) }
+        is_over.then_some(left)
     }
 }
 
@@ -651,69 +697,71 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    #[allow(clippy::too_many_arguments)]
+    /// Decodes the values of a column behind those that are there.
     fn column(
         &mut self,
-        column: usize,
+        about: &Decoded,
         items: usize,
-        level: usize,
-        layout: &Layout,
-        plan: &Plan,
-        values: &mut [Vec<u64>],
-        classes: &mut [Vec<u8>],
+        told: &mut Values,
         places: &Places,
     ) -> Option<()> {
-        let about = self.decoder.columns[column].as_ref()?;
-        let mut out = std::mem::take(&mut values[column]);
-        let mut mine = std::mem::take(&mut classes[column]);
-        out.clear();
-        out.resize(items, 0);
-        mine.clear();
-        mine.resize(items, OTHER);
-        let done = match about.context {
-            Context::None => self.either(about, values, &mut out, &mut mine, |_, _, _| 0),
-            Context::Class(other) if plan.level_of(layout, other) == level => {
-                let other = classes[other].get(..items)?;
-                self.either(about, values, &mut out, &mut mine, |row, _, _| other[row])
+        let start = told.values.len();
+        told.at[about.column] = start..start + items;
+        told.values.resize(start + items, about.constant.unwrap_or(0));
+        told.classes.resize(start + items, OTHER);
+        if about.constant.is_some() {
+            // Its one symbol may have a class.
+            let slot =
+                self.decoder.slots.get(self.decoder.tables[about.first_table].slots as usize)?;
+            told.classes[start..].fill(slot.class());
+            return Some(());
+        }
+        let (before, out) = told.values.split_at_mut(start);
+        let (known, classes) = told.classes.split_at_mut(start);
+        let before = |column: usize| before.get(told.at[column].clone());
+        match about.chosen {
+            Chosen::Nothing => self.either(about, before, out, classes, |_, _, _| 0),
+            Chosen::Class(other) => {
+                let other = known.get(told.at[other].clone())?.get(..items)?;
+                self.either(about, before, out, classes, |row, _, _| other[row])
             }
-            Context::Class(other) => {
-                let (other, above) = (&classes[other][..], places.above.get(..items)?);
+            Chosen::Above(other) => {
+                let (other, above) =
+                    (known.get(told.at[other].clone())?, places.above.get(..items)?);
                 let class =
                     |row: usize, _, _| other.get(above[row] as usize).copied().unwrap_or(OTHER);
-                self.either(about, values, &mut out, &mut mine, class)
+                self.either(about, before, out, classes, class)
             }
-            Context::Own => self.either(about, values, &mut out, &mut mine, |_, class, _| class),
-            Context::Run => self.either(about, values, &mut out, &mut mine, |_, _, run| run),
-            Context::Index => {
+            Chosen::Own => self.either(about, before, out, classes, |_, class, _| class),
+            Chosen::Run => self.either(about, before, out, classes, |_, _, run| run),
+            Chosen::Index => {
                 let index = places.index.get(..items)?;
-                self.either(about, values, &mut out, &mut mine, |row, _, _| index[row])
+                self.either(about, before, out, classes, |row, _, _| index[row])
             }
-        };
-        (values[column], classes[column]) = (out, mine);
-        done
+        }
     }
 
     /// Columns all of whose symbols are plain have a loop of their own, with nothing else in it.
     #[inline(always)]
-    fn either(
+    fn either<'v>(
         &mut self,
         about: &Decoded,
-        values: &[Vec<u64>],
+        before: impl Fn(usize) -> Option<&'v [u64]>,
         out: &mut [u64],
         classes: &mut [u8],
         context: impl Fn(usize, u8, u8) -> u8,
     ) -> Option<()> {
         match about.is_plain {
-            true => self.values::<true>(about, values, out, classes, context),
-            false => self.values::<false>(about, values, out, classes, context),
+            true => self.values::<true>(about, before, out, classes, context),
+            false => self.values::<false>(about, before, out, classes, context),
         }
     }
 
     #[inline(never)]
-    fn values<const PLAIN: bool>(
+    fn values<'v, const PLAIN: bool>(
         &mut self,
         about: &Decoded,
-        values: &[Vec<u64>],
+        before: impl Fn(usize) -> Option<&'v [u64]>,
         out: &mut [u64],
         classes: &mut [u8],
         context: impl Fn(usize, u8, u8) -> u8,
@@ -762,8 +810,10 @@ impl Run<'_> {
                         let Copied { column, shift } = about.copies[usize::from(copy)];
                         let from = row.wrapping_add_signed(shift);
                         // Of its own values those that are there, of another's all.
-                        let there =
-                            if column == about.column { &out[..row] } else { &values[column][..] };
+                        let there = match column == about.column {
+                            true => &out[..row],
+                            false => before(column)?,
+                        };
                         value = *there.get(from)?;
                     }
                     Kind::Wide => {

@@ -139,7 +139,7 @@ impl Reader {
     /// The columns of these fields of the events, by their names.
     ///
     /// # Errors
-    /// [`Error::NoRecord`] where there is no such field.
+    /// [`Error::Invalid`] where there is no such field.
     pub fn select<T: AsRef<str>>(&self, names: &[T]) -> Result<Columns> {
         let mut wanted = vec![false; self.0.layout.columns().len()];
         for name in names {

@@ -39,6 +39,7 @@
 //! one of 0 how many more of 0 follow.
 
 pub(crate) mod bins;
+pub(crate) mod grid;
 pub(crate) mod map;
 
 use bins::Bin;
