@@ -164,6 +164,13 @@ impl Batch {
     /// # Errors
     /// [`Error::Invalid`] where these columns are not of texts, [`Error::Limit`] for one of 4 GiB.
     pub fn put_texts<T: AsRef<[u8]>>(&mut self, column: usize, texts: &[T]) -> Result<()> {
+        let is_text = self.layout.columns().get(column + 1).is_some_and(|bytes| {
+            let level = &self.layout.levels()[bytes.level];
+            bytes.number == Number::U8 && level.count == Count::Column(column)
+        });
+        if !is_text {
+            return Err(Error::invalid("these columns are not of texts"));
+        }
         for text in texts {
             let (text, allowed) = (text.as_ref(), u64::from(u32::MAX));
             let limit = |_| Error::Limit { what: "a text", need: text.len() as u64, allowed };

@@ -10,12 +10,14 @@
 //!
 //! | size | field | meaning |
 //! |---|---|---|
-//! | varint | packets | how many, at least 1 |
+//! | varint | packets | how many, 1 to 2^20 |
 //! | varint | shortest | bytes of the shortest packet |
 //! | 1 | bits | how many a length has, up to 32 |
 //! | | lengths | of each packet but the last, less the shortest, in so many bits, the first lowest; what is left of a byte is zero |
 //! | | packets | one behind the other |
 //! | 4 | checksum | CRC-32C of the block's position in the file as 8 bytes and then of all before this field |
+//!
+//! A block has 2^28 bytes at most.
 //!
 //! # Packet page
 //!
@@ -36,7 +38,7 @@
 //! | varint | segments | how many |
 //! | for each | segment | varint: events, 1 or more; varint, varint: position and length of its model's section, of kind 2; varint: pages; for each varint: blocks, varint: packets, varint, varint: position and length of its section |
 //!
-//! A model's section has as its offset the events before the first segment that has it.
+//! The section is not compressed. A model's section has as its offset the events before the first segment that has it.
 
 use super::schema::Schema;
 use crate::elias_fano::EliasFano;
@@ -47,6 +49,9 @@ use crate::wire::{Put, Take, crc32c_of, load_u32};
 /// Blocks of a page at most.
 pub(super) const PAGE: usize = 4096;
 const CHECKSUM: usize = 4;
+/// Packets of a block at most, and bytes.
+const MOST_PACKETS: u64 = 1 << 20;
+const MOST_BYTES: u64 = 1 << 28;
 
 /// Where a segment has what it is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,9 +96,12 @@ impl Footer {
 
     pub fn parse(section: &Section) -> Result<Footer> {
         let mut take = section.take("footer of events");
+        if !is_bare(section) {
+            return Err(take.corrupt());
+        }
         let schema = Schema::take(&mut take)?;
-        // Each takes three bytes at least, and a page four.
-        let count = take.count((take.remaining() / 3) as u64)?;
+        // Each takes four bytes at least, as a page does.
+        let count = take.count((take.remaining() / 4) as u64)?;
         let mut segments = Vec::with_capacity(count);
         let mut all = 0u64;
         for _ in 0..count {
@@ -114,7 +122,8 @@ impl Footer {
                 })
                 .collect();
             let pages = pages?;
-            if events == 0 {
+            let packets = pages.iter().try_fold(0u64, |sum, page| sum.checked_add(page.packets));
+            if events == 0 || packets.is_none_or(|packets| packets > events) {
                 return Err(take.corrupt());
             }
             segments.push(SegmentRef { events, model, pages });
@@ -122,6 +131,11 @@ impl Footer {
         take.end()?;
         Ok(Footer { schema, segments })
     }
+}
+
+/// Footers and pages are not compressed: so what they take in memory is no more than some times what they take in the file.
+fn is_bare(section: &Section) -> bool {
+    section.payload.len() as u64 <= section.at.len
 }
 
 /// Blocks of a page: where they are, and which packets they have.
@@ -137,6 +151,8 @@ pub(super) struct Page {
 pub(super) struct BlockRef {
     pub pos: u64,
     pub len: usize,
+    /// Its number in the page.
+    pub number: usize,
     /// Of the page: the number of its first packet, and how many it has.
     pub first: u64,
     pub packets: usize,
@@ -157,13 +173,26 @@ impl Page {
 
     pub fn parse(section: &Section, about: &PageRef) -> Result<Page> {
         let mut take = section.take("packet page");
+        if !is_bare(section) {
+            return Err(take.corrupt());
+        }
         let (back, blocks) = (take.varint()?, take.count(PAGE as u64)?);
         let pos = section.at.pos.checked_sub(back).ok_or_else(|| take.corrupt())?;
         let ends = EliasFano::decode(&mut take, blocks)?;
         let packets = EliasFano::decode(&mut take, blocks)?;
         take.end()?;
         let is_as_told = (blocks as u64, packets.last()) == (about.blocks, about.packets);
-        if !is_as_told || ends.last() > back {
+        let is_short = |ends: &EliasFano, most: u64| {
+            (0..blocks).all(|i| {
+                let (from, to) = ends.pair(i);
+                to - from <= most
+            })
+        };
+        if !is_as_told
+            || ends.last() > back
+            || !is_short(&ends, MOST_BYTES)
+            || !is_short(&packets, MOST_PACKETS)
+        {
             return Err(take.corrupt());
         }
         Ok(Page { pos, ends, packets })
@@ -177,14 +206,15 @@ impl Page {
         Some(BlockRef {
             pos: self.pos + ends.from,
             len: usize::try_from(ends.to - ends.from).ok()?,
+            number: packets.i,
             first: packets.from,
             packets: usize::try_from(packets.to - packets.from).ok()?,
         })
     }
 
-    /// Packets of all its blocks.
-    pub fn packets(&self) -> u64 {
-        self.packets.last()
+    /// How many blocks it has.
+    pub fn blocks(&self) -> usize {
+        self.ends.count()
     }
 }
 
@@ -237,23 +267,41 @@ impl<'a> Block<'a> {
         Ok(Block { packets, shortest, bits, lens, body })
     }
 
-    fn len(&self, i: usize) -> usize {
-        let at = i * self.bits as usize;
+    /// The bits of lengths from bit `at` on, 57 at least where there are so many.
+    fn bits_at(&self, at: usize) -> u64 {
         let mut word = [0; 8];
-        let bytes = &self.lens[at / 8..self.lens.len().min(at / 8 + 8)];
+        let bytes = &self.lens[(at / 8).min(self.lens.len())..self.lens.len().min(at / 8 + 8)];
         word[..bytes.len()].copy_from_slice(bytes);
-        let word = crate::wire::load_u64(&word, 0) >> (at % 8);
+        crate::wire::load_u64(&word, 0) >> (at % 8)
+    }
+
+    fn len(&self, i: usize) -> usize {
+        let word = self.bits_at(i * self.bits as usize);
         self.shortest + (word & !(u64::MAX << self.bits)) as usize
+    }
+
+    /// Bytes of the first packets together.
+    fn sum(&self, packets: usize) -> usize {
+        let (bits, mask) = (self.bits as usize, !(u64::MAX << self.bits));
+        let mut sum = packets.saturating_mul(self.shortest);
+        let mut at = 0;
+        while bits > 0 && at < packets {
+            let mut word = self.bits_at(at * bits);
+            let some = (57 / bits).min(packets - at);
+            for _ in 0..some {
+                sum = sum.saturating_add((word & mask) as usize);
+                word >>= bits;
+            }
+            at += some;
+        }
+        sum
     }
 
     /// The bytes of packet `i`; `None` where they are not there.
     pub fn packet(&self, i: usize) -> Option<&'a [u8]> {
-        let start: usize = match self.bits {
-            0 => i * self.shortest,
-            _ => (0..i.min(self.packets)).map(|i| self.len(i)).sum(),
-        };
+        let start = self.sum(i.min(self.packets));
         match i + 1 {
-            next if next < self.packets => self.body.get(start..start + self.len(i)),
+            next if next < self.packets => self.body.get(start..start.saturating_add(self.len(i))),
             next if next == self.packets => self.body.get(start..),
             _ => None,
         }

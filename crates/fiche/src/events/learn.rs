@@ -18,6 +18,10 @@ use crate::model::MOST_SYMBOLS;
 
 /// Items of a level in a sample.
 const SAMPLE: usize = 8 << 10;
+/// Items of a level at most, however many a packet has.
+const MOST: usize = 128 << 10;
+/// Columns of events that may have several tables each.
+const FEW: usize = 8192;
 /// Bits that a bin takes in a model, with what its shares take.
 const BIN: f64 = 14.0;
 /// Bits that a symbol takes in one more table.
@@ -85,7 +89,9 @@ pub(super) fn starts(
         starts.push(match level.count {
             _ if same != i => Vec::new(),
             Count::Events => (0..all).step_by(events).chain([all]).collect(),
-            Count::Fixed(len) => starts[above].iter().map(|start| start * len as usize).collect(),
+            Count::Fixed(len) => {
+                starts[above].iter().map(|start| start.saturating_mul(len as usize)).collect()
+            }
             Count::Column(counts) => {
                 let counts = plan.columns[counts];
                 let (bytes, width) = (batch.bytes(counts), layout.columns()[counts].number.width());
@@ -113,8 +119,29 @@ struct Seen {
     left: Vec<u32>,
     index: Vec<u32>,
     above: Vec<u32>,
+    /// How many there are of each packet.
+    shown: Vec<usize>,
     /// Items of all packets for each of these.
     scale: f64,
+}
+
+/// How many items a level has for some of the level above.
+fn items_below(
+    layout: &Layout,
+    plan: &Plan,
+    batch: &Batch,
+    count: Count,
+    items: std::ops::Range<usize>,
+) -> usize {
+    match count {
+        Count::Fixed(len) => items.len().saturating_mul(len as usize),
+        Count::Column(counts) => {
+            let counts = plan.columns[counts];
+            let (bytes, width) = (batch.bytes(counts), layout.columns()[counts].number.width());
+            items.map(|item| load(bytes, width, item) as usize).sum()
+        }
+        Count::Events => 0,
+    }
 }
 
 impl Seen {
@@ -148,7 +175,10 @@ impl<'a> Learner<'a> {
         let packets = starts[0].len() - 1;
         let most = (0..starts.len()).map(|level| starts[level].last().copied().unwrap_or(0)).max();
         // As many packets as give a sample of the level with most items, but enough for that of the events.
-        let wanted = packets.min((packets * SAMPLE).div_ceil(most.unwrap_or(0).max(1)).max(24));
+        let most = most.unwrap_or(0).max(1);
+        let fair = (packets as u128 * SAMPLE as u128).div_ceil(most as u128) as usize;
+        let few = (packets as u128 * MOST as u128 / most as u128) as usize;
+        let wanted = packets.min(fair.max(few.min(24)).max(1));
         let chosen: Vec<usize> = (0..wanted).map(|i| i * packets / wanted.max(1)).collect();
         let mut seen: Vec<Seen> = Vec::with_capacity(starts.len());
         for (i, level) in layout.levels().iter().enumerate() {
@@ -159,27 +189,31 @@ impl<'a> Learner<'a> {
             let mut here = Seen::default();
             let above = level.parent.map(|parent| plan.levels[parent]);
             let mut parent = 0u32;
-            for &packet in &chosen {
-                let (start, end) = (starts[i][packet], starts[i][packet + 1]);
+            for (k, &packet) in chosen.iter().enumerate() {
+                // Of a packet with very many items the first.
+                let start = starts[i][packet];
+                let mut end = starts[i][packet + 1].min(start + MOST);
+                let items = above.map(|above: usize| {
+                    let first = starts[above][packet];
+                    first..first + seen[above].shown[k]
+                });
+                if let Some(items) = &items {
+                    end = end
+                        .min(start + items_below(layout, plan, batch, level.count, items.clone()));
+                }
+                here.shown.push(end - start);
                 let first = here.items.len();
                 here.items.extend(start..end);
                 here.rows.extend((0..end - start).map(|row| row as u32));
                 here.left.extend((0..end - start).map(|row| (end - start - row) as u32));
-                let Some(above) = above else {
+                let Some(items) = items else {
                     here.index.extend((0..end - start).map(|row| row as u32));
                     continue;
                 };
-                let items = starts[above][packet]..starts[above][packet + 1];
                 for item in items {
-                    let count = match level.count {
-                        Count::Fixed(len) => len as usize,
-                        Count::Column(counts) => {
-                            let counts = plan.columns[counts];
-                            let width = layout.columns()[counts].number.width();
-                            load(batch.bytes(counts), width, item) as usize
-                        }
-                        Count::Events => 0,
-                    };
+                    let room = here.items.len() - here.index.len();
+                    let count = items_below(layout, plan, batch, level.count, item..item + 1);
+                    let count = count.min(room);
                     here.index.extend(0..count as u32);
                     here.above.extend(std::iter::repeat_n(parent, count));
                     parent += 1;
@@ -324,8 +358,7 @@ impl<'a> Learner<'a> {
             }
         }
         // Where most bits tell something and yet numbers are far apart.
-        let is_float = matches!(number, Number::F32 | Number::F64);
-        if let Some(map) = is_float.then(|| grid::find(values, number)).flatten() {
+        if let Some(map) = (number == Number::F64).then(|| grid::find(values)).flatten() {
             try_those(vec![map, whole]);
         }
         best.1
@@ -537,7 +570,7 @@ impl<'a> Learner<'a> {
         };
         let mut best = (cost(&|_| 0), Context::None);
         // What hardly differs has nothing to gain.
-        if best.0 > 64.0 / seen.scale {
+        if best.0 > 64.0 / seen.scale && self.layout.columns().len() <= FEW {
             let margin = 16.0 / seen.scale;
             let own = |i: usize| if seen.rows[i] == 0 { OTHER } else { classes[i - 1] };
             let mut runs = vec![0u8; symbols.len()];

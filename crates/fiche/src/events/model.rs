@@ -8,7 +8,7 @@
 //! | varint | values | that a packet has at most, up to 2^24: those of all columns, and one for each item of each level that is not the same as another |
 //! | for each | level but the first | varint: 0, or how many levels back the one is that has the same items: as many for each item above, which are on the same level, or one that has the same |
 //! | for each | column | varint: 0, or how many columns back the one is that has the same values, on the same level or one that has the same items; never one that is such itself |
-//! | for each | column of its own | its coder |
+//! | for each | column of its own | its coder; the tables of all have 2^26 parts at most |
 
 use super::column::{Coder, Context};
 use super::schema::{Count, Layout};
@@ -17,6 +17,8 @@ use crate::wire::{Put, Take};
 
 /// Events in a packet at most.
 pub(crate) const MOST_EVENTS: usize = 1 << 16;
+/// Parts of all tables at most.
+const MOST_PARTS: u64 = 1 << 26;
 /// Values that a packet has at most.
 pub(crate) const MOST_VALUES: u64 = 1 << 24;
 
@@ -134,6 +136,11 @@ impl Model {
             })
             .collect();
         let model = Model { events, values, plan, coders: coders? };
+        let shares = model.coders.iter().flatten().flat_map(|coder| coder.shares.iter().flatten());
+        let parts: u64 = shares.map(|shares| 1 << shares.bits()).sum();
+        if parts > MOST_PARTS {
+            return Err(take.corrupt());
+        }
         if events == 0 || values > MOST_VALUES || !model.is_in_order(layout) {
             return Err(take.corrupt());
         }

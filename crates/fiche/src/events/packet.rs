@@ -368,6 +368,35 @@ enum Kind {
     Copy(u8),
 }
 
+impl Symbol {
+    /// What a symbol of a column stands for.
+    fn new(coder: &Coder, symbol: usize) -> Symbol {
+        let number = coder.number;
+        let plain = |base, bits: u8, shift| {
+            let mask = !u64::MAX.checked_shl(bits.into()).unwrap_or(0);
+            let kind = if bits > AT_ONCE { Kind::Wide } else { Kind::Plain };
+            Symbol { base, mask, bits, shift, kind }
+        };
+        let Some(bin) = symbol.checked_sub(coder.copies.len()) else {
+            return Symbol { kind: Kind::Copy(symbol as u8), ..plain(0, 0, 0) };
+        };
+        // An escape is followed by all bits.
+        let Some(bin) = coder.bins.get(bin) else { return plain(0, number.bits() as u8, 0) };
+        let map = coder.maps[usize::from(bin.map)];
+        let base = map.from(number, bin.lower) & u64::MAX >> (64 - number.bits());
+        match map {
+            // Numbers of a bin have the same sign, so that each bit of the place turns over one of theirs.
+            Map::Ordered { shift }
+                if coder.base == Base::None && u32::from(bin.bits) + shift < number.bits() =>
+            {
+                plain(base, bin.bits, shift as u8)
+            }
+            _ if coder.base == Base::None && bin.bits == 0 => plain(base, 0, 0),
+            _ => Symbol { kind: Kind::Bin(bin.map), ..plain(bin.lower, bin.bits, 0) },
+        }
+    }
+}
+
 /// A column of a decoder.
 struct Decoded {
     column: usize,
@@ -375,9 +404,10 @@ struct Decoded {
     /// Bits that may be set.
     all: u64,
     chosen: Chosen,
-    first_table: usize,
-    /// The first of its symbols.
-    symbols: usize,
+    /// One for each context.
+    tables: Vec<Table>,
+    slots: Vec<Slot>,
+    symbols: Vec<Symbol>,
     base: Base,
     first: (u64, u32),
     copies: Vec<Copied>,
@@ -404,9 +434,6 @@ enum Chosen {
 /// Decodes packets of a model. Takes 8 KiB for each table of a column at most.
 pub(crate) struct Decoder {
     columns: Vec<Option<Decoded>>,
-    tables: Vec<Table>,
-    slots: Vec<Slot>,
-    symbols: Vec<Symbol>,
     /// Some table has more than one symbol.
     has_number: bool,
     /// Levels of which it matters where items are in their lists.
@@ -480,22 +507,9 @@ impl Sinks {
 
 impl Decoder {
     pub fn new(layout: &Layout, model: &Model) -> Decoder {
-        let (first_tables, tables) = first_tables(&model.coders);
-        let mut decoder = Decoder {
-            columns: Vec::with_capacity(model.coders.len()),
-            tables: Vec::with_capacity(tables),
-            slots: Vec::new(),
-            symbols: Vec::new(),
-            has_number: false,
-            is_placed: vec![false; layout.levels().len()],
-        };
-        for (i, coder) in model.coders.iter().enumerate() {
-            let Some(coder) = coder else {
-                decoder.columns.push(None);
-                continue;
-            };
+        let columns = model.coders.iter().enumerate().map(|(i, coder)| {
             let level = model.plan.level_of(layout, i);
-            let chosen = match coder.context {
+            let chosen = |coder: &Coder| match coder.context {
                 Context::None => Chosen::Nothing,
                 Context::Class(other) if model.plan.level_of(layout, other) == level => {
                     Chosen::Class(other)
@@ -505,78 +519,17 @@ impl Decoder {
                 Context::Run => Chosen::Run,
                 Context::Index => Chosen::Index,
             };
-            decoder.is_placed[level] |= matches!(chosen, Chosen::Above(_) | Chosen::Index);
-            decoder.columns.push(Some(Decoded {
-                column: i,
-                number: coder.number,
-                all: u64::MAX >> (64 - coder.number.bits()),
-                chosen,
-                first_table: first_tables[i],
-                symbols: decoder.symbols.len(),
-                base: coder.base,
-                first: coder.first,
-                copies: coder.copies.clone(),
-                maps: coder.maps.clone(),
-                is_plain: false,
-                constant: None,
-            }));
-            let first = decoder.symbols.len();
-            decoder.add(coder);
-            let symbols = &decoder.symbols[first..];
-            let is_plain = symbols.iter().all(|symbol| symbol.kind == Kind::Plain);
-            let is_constant = coder.context == Context::None && symbols.len() == 1;
-            let constant = symbols.first().filter(|symbol| is_constant && symbol.bits == 0);
-            let constant = constant.map(|symbol| symbol.base).filter(|_| is_plain);
-            if let Some(Some(column)) = decoder.columns.last_mut() {
-                column.is_plain = is_plain && coder.base == Base::None;
-                column.constant = constant.filter(|_| coder.base == Base::None);
-            }
+            coder.as_ref().map(|coder| Decoded::new(i, coder, chosen(coder)))
+        });
+        let columns: Vec<Option<Decoded>> = columns.collect();
+        let mut is_placed = vec![false; layout.levels().len()];
+        for column in columns.iter().flatten() {
+            let level = model.plan.level_of(layout, column.column);
+            is_placed[level] |= matches!(column.chosen, Chosen::Above(_) | Chosen::Index);
         }
-        decoder
-    }
-
-    fn add(&mut self, coder: &Coder) {
-        for shares in &coder.shares {
-            let slots = self.slots.len() as u32;
-            self.tables.push(match shares {
-                Some(shares) => {
-                    shares.put_slots(|symbol| coder.class(symbol), &mut self.slots);
-                    self.has_number |= shares.bits() > 0;
-                    Table { slots, bits: shares.bits(), mask: (1 << shares.bits()) - 1 }
-                }
-                None => Table { slots: NONE, bits: 0, mask: 0 },
-            });
-        }
-        let copies = coder.copies.len();
-        for symbol in 0..coder.symbols() {
-            let width = coder.number.bits() as u8;
-            // An escape is followed by all bits.
-            let plain = |base, bits: u8, shift| {
-                let mask = !u64::MAX.checked_shl(bits.into()).unwrap_or(0);
-                let kind = if bits > AT_ONCE { Kind::Wide } else { Kind::Plain };
-                Symbol { base, mask, bits, shift, kind }
-            };
-            self.symbols.push(match coder.bins.get(symbol.wrapping_sub(copies)) {
-                _ if symbol < copies => Symbol { kind: Kind::Copy(symbol as u8), ..plain(0, 0, 0) },
-                Some(bin) => {
-                    let map = coder.maps[usize::from(bin.map)];
-                    let all = u64::MAX >> (64 - coder.number.bits());
-                    let base = map.from(coder.number, bin.lower) & all;
-                    match map {
-                        Map::Ordered { shift }
-                            if coder.base == Base::None
-                                && u32::from(bin.bits) + shift < coder.number.bits() =>
-                        {
-                            // Numbers of a bin have the same sign, so that each bit of the place turns over one of theirs.
-                            plain(base, bin.bits, shift as u8)
-                        }
-                        _ if coder.base == Base::None && bin.bits == 0 => plain(base, 0, 0),
-                        _ => Symbol { kind: Kind::Bin(bin.map), ..plain(bin.lower, bin.bits, 0) },
-                    }
-                }
-                None => plain(0, width, 0),
-            });
-        }
+        let tables = columns.iter().flatten().flat_map(|column| &column.tables);
+        let has_number = tables.into_iter().any(|table| table.bits > 0);
+        Decoder { columns, has_number, is_placed }
     }
 
     /// Decodes a packet of so many events, and appends those from the first to the second of these to what the sinks say. `at` is
@@ -622,7 +575,6 @@ impl Decoder {
         }
         let bytes = padded.bytes();
         let mut run = Run {
-            decoder: self,
             bytes,
             words: padded.words(),
             number: if self.has_number { load_u32(bytes, MARGIN) } else { FIRST },
@@ -658,8 +610,13 @@ impl Decoder {
                     }
                 }
             }
+            let mut next = told.values.len();
+            told.values.resize(next + own.columns.len() * here.all, 0);
+            told.classes.resize(told.values.len(), OTHER);
             for &column in &own.columns {
-                run.column(self.columns[column].as_ref()?, here.all, told, places)?;
+                told.at[column] = next..next + here.all;
+                next += here.all;
+                run.column(self.columns[column].as_ref()?, told, places)?;
                 for &sink in &sinks.to[column] {
                     let number = layout.columns()[column].number;
                     emit(&told.of(column)[here.from..here.to], number, &mut batch.columns[sink]);
@@ -679,15 +636,22 @@ impl Decoder {
 fn emit(values: &[u64], number: Number, out: &mut Vec<u8>) {
     match number.width() {
         1 => out.extend(values.iter().map(|&value| value as u8)),
-        2 => values.iter().for_each(|&value| out.extend_from_slice(&low_bytes(value)[..2])),
-        4 => values.iter().for_each(|&value| out.extend_from_slice(&low_bytes(value)[..4])),
-        _ => values.iter().for_each(|&value| out.extend_from_slice(&low_bytes(value))),
+        2 => emit_as::<2>(values, out),
+        4 => emit_as::<4>(values, out),
+        _ => emit_as::<8>(values, out),
+    }
+}
+
+fn emit_as<const WIDTH: usize>(values: &[u64], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + WIDTH * values.len(), 0);
+    for (bytes, &value) in out[start..].chunks_exact_mut(WIDTH).zip(values) {
+        bytes.copy_from_slice(&low_bytes(value)[..WIDTH]);
     }
 }
 
 /// Decoding of a packet on its way.
 struct Run<'a> {
-    decoder: &'a Decoder,
     bytes: &'a [u8],
     words: Words<'a>,
     number: u32,
@@ -697,27 +661,19 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Decodes the values of a column behind those that are there.
-    fn column(
-        &mut self,
-        about: &Decoded,
-        items: usize,
-        told: &mut Values,
-        places: &Places,
-    ) -> Option<()> {
-        let start = told.values.len();
-        told.at[about.column] = start..start + items;
-        told.values.resize(start + items, about.constant.unwrap_or(0));
-        told.classes.resize(start + items, OTHER);
-        if about.constant.is_some() {
+    /// Decodes the values of a column, to where there is room for them.
+    fn column(&mut self, about: &Decoded, told: &mut Values, places: &Places) -> Option<()> {
+        let here = told.at[about.column].clone();
+        let items = here.len();
+        if let Some(value) = about.constant {
+            told.values[here.clone()].fill(value);
             // Its one symbol may have a class.
-            let slot =
-                self.decoder.slots.get(self.decoder.tables[about.first_table].slots as usize)?;
-            told.classes[start..].fill(slot.class());
+            told.classes[here].fill(about.slots.first()?.class());
             return Some(());
         }
-        let (before, out) = told.values.split_at_mut(start);
-        let (known, classes) = told.classes.split_at_mut(start);
+        let (before, out) = told.values.split_at_mut(here.start);
+        let (known, classes) = told.classes.split_at_mut(here.start);
+        let (out, classes) = (out.get_mut(..items)?, classes.get_mut(..items)?);
         let before = |column: usize| before.get(told.at[column].clone());
         match about.chosen {
             Chosen::Nothing => self.either(about, before, out, classes, |_, _, _| 0),
@@ -766,7 +722,6 @@ impl Run<'_> {
         classes: &mut [u8],
         context: impl Fn(usize, u8, u8) -> u8,
     ) -> Option<()> {
-        let decoder = self.decoder;
         let (words, bytes, last) = (self.words, self.bytes, self.bytes.len() - 2);
         let (mut number, mut next, mut bits) = (self.number, self.next, self.bits);
         let (mut class, mut run) = (OTHER, 0);
@@ -777,9 +732,7 @@ impl Run<'_> {
             out[0] = about.maps[0].from(about.number, integer) & about.all;
             start = 1;
         }
-        let symbols = &decoder.symbols[about.symbols..];
-        let tables = &decoder.tables[about.first_table..];
-        let slots = &decoder.slots[..];
+        let (symbols, tables, slots) = (&about.symbols[..], &about.tables[..], &about.slots[..]);
         let classes = &mut classes[..out.len()];
         for row in start..out.len() {
             let table = tables[usize::from(context(row, class, run))];
@@ -837,6 +790,40 @@ impl Run<'_> {
 }
 
 impl Decoded {
+    fn new(column: usize, coder: &Coder, chosen: Chosen) -> Decoded {
+        let mut slots = Vec::new();
+        let tables = coder.shares.iter().map(|shares| {
+            let first = slots.len() as u32;
+            let Some(shares) = shares else { return Table { slots: NONE, bits: 0, mask: 0 } };
+            shares.put_slots(|symbol| coder.class(symbol), &mut slots);
+            Table { slots: first, bits: shares.bits(), mask: (1 << shares.bits()) - 1 }
+        });
+        let tables = tables.collect();
+        let symbols: Vec<Symbol> =
+            (0..coder.symbols()).map(|symbol| Symbol::new(coder, symbol)).collect();
+        let is_plain =
+            coder.base == Base::None && symbols.iter().all(|symbol| symbol.kind == Kind::Plain);
+        let constant = match &symbols[..] {
+            [one] if is_plain && one.bits == 0 && coder.context == Context::None => Some(one.base),
+            _ => None,
+        };
+        Decoded {
+            column,
+            number: coder.number,
+            all: u64::MAX >> (64 - coder.number.bits()),
+            chosen,
+            tables,
+            slots,
+            symbols,
+            base: coder.base,
+            first: coder.first,
+            copies: coder.copies.clone(),
+            maps: coder.maps.clone(),
+            is_plain,
+            constant,
+        }
+    }
+
     /// The value of an integer of a map, behind another value.
     #[inline(never)]
     fn told(&self, map: u8, integer: u64, before: u64) -> u64 {

@@ -1,6 +1,6 @@
 //! Reads events: one, some by number, or a range.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,6 +18,7 @@ use crate::io::ReadAt;
 /// Which columns are read.
 #[derive(Clone, Debug)]
 pub struct Columns {
+    layout: Arc<Layout>,
     wanted: Vec<bool>,
     is_all: bool,
 }
@@ -27,6 +28,8 @@ pub struct Columns {
 pub struct Reader(Arc<Inner>);
 
 struct Inner {
+    /// Tells readers apart.
+    number: u64,
     source: Arc<dyn ReadAt>,
     schema: Schema,
     layout: Arc<Layout>,
@@ -58,17 +61,28 @@ struct Loaded {
     all: Sinks,
 }
 
+/// Bytes that a thread keeps the room of.
+const KEPT: usize = 4 << 20;
+
 /// What a thread works with.
 #[derive(Default)]
 struct Scratch {
     room: Room,
-    /// Of which source, and where in it, the bytes of a block are that are kept.
-    of: (usize, u64),
+    /// Of which reader, and where in its source, the bytes of a block are that are kept; 0 for none.
+    of: (u64, u64),
     bytes: Vec<u8>,
 }
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+    static SCRATCH: Cell<Scratch> = Cell::default();
+}
+
+/// What a thread works with is its own while it does: a source may be read by way of events itself.
+fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> Result<T>) -> Result<T> {
+    let mut scratch = SCRATCH.take();
+    let result = work(&mut scratch);
+    SCRATCH.set(scratch);
+    result
 }
 
 /// A packet, found.
@@ -107,9 +121,21 @@ impl Reader {
             Segment { about, firsts: packets, pages }
         });
         let segments = segments.collect();
-        let all = Columns { wanted: vec![true; layout.columns().len()], is_all: true };
+        let wanted = vec![true; layout.columns().len()];
+        let all = Columns { layout: layout.clone(), wanted, is_all: true };
         let schema = footer.schema;
-        Ok(Reader(Arc::new(Inner { source, schema, layout, segments, firsts, models, all })))
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBERS.fetch_add(1, Relaxed);
+        Ok(Reader(Arc::new(Inner {
+            number,
+            source,
+            schema,
+            layout,
+            segments,
+            firsts,
+            models,
+            all,
+        })))
     }
 
     /// What events are made of.
@@ -150,7 +176,7 @@ impl Reader {
             wanted[self.0.layout.columns_of(field)].fill(true);
         }
         let is_all = wanted.iter().all(|&wanted| wanted);
-        Ok(Columns { wanted, is_all })
+        Ok(Columns { layout: self.0.layout.clone(), wanted, is_all })
     }
 
     /// One event, with all its columns.
@@ -181,22 +207,32 @@ impl Reader {
         if range.start > range.end || range.end > self.len() {
             return Err(Error::OutOfBounds { range, len: self.len() });
         }
-        if **batch.layout() != *self.0.layout {
+        if *batch.layout() != self.0.layout {
             return Err(Error::invalid("a batch of another schema"));
         }
+        self.check(columns)?;
         batch.clear();
-        SCRATCH.with_borrow_mut(|scratch| {
+        with_scratch(|scratch| {
             let mut at = range.start;
             while at < range.end {
                 at = self.some(at, range.end, columns, scratch, batch)?;
             }
-            Ok::<_, Error>(())
+            Ok(())
         })?;
         batch.set_len((range.end - range.start) as usize);
         Ok(())
     }
 
-    /// Events by their numbers, in this order; each is decoded once.
+    /// Columns of this reader, or of one whose events have the same.
+    fn check(&self, columns: &Columns) -> Result<()> {
+        // The same one is known by its address.
+        match columns.layout == self.0.layout {
+            true => Ok(()),
+            false => Err(Error::invalid("columns of another schema")),
+        }
+    }
+
+    /// Events by their numbers, in this order; each packet is decoded once.
     ///
     /// # Errors
     /// As of [`read`](Reader::read).
@@ -208,18 +244,33 @@ impl Reader {
         if let Some(&last) = sorted.last().filter(|&&last| last >= self.len()) {
             return Err(Error::OutOfBounds { range: last..last + 1, len: self.len() });
         }
+        self.check(columns)?;
         let mut batch = Batch::of(self.0.layout.clone());
-        SCRATCH.with_borrow_mut(|scratch| {
-            sorted.iter().try_for_each(|&number| {
-                self.some(number, number + 1, columns, scratch, &mut batch).map(drop)
-            })
+        // Of each packet what is from the first event that is asked for to the last: where that begins in the batch.
+        let (mut spans, mut len) = (Vec::new(), 0);
+        with_scratch(|scratch| {
+            let mut rest = &sorted[..];
+            while let Some(&first) = rest.first() {
+                let found = self.find(first)?;
+                let end = found.first + found.events as u64;
+                let some = rest.partition_point(|&number| number < end);
+                let last = rest[some - 1];
+                self.some(first, last + 1, columns, scratch, &mut batch)?;
+                spans.push((first, len));
+                len += (last + 1 - first) as usize;
+                rest = &rest[some..];
+            }
+            Ok(())
         })?;
-        batch.set_len(sorted.len());
-        if sorted == numbers {
+        batch.set_len(len);
+        let place = |&number: &u64| {
+            let (first, at) = spans[spans.partition_point(|&(first, _)| first <= number) - 1];
+            at + (number - first) as usize
+        };
+        let places: Vec<usize> = numbers.iter().map(place).collect();
+        if places.iter().copied().eq(0..len) {
             return Ok(batch);
         }
-        let place = |number: &u64| sorted.partition_point(|sorted| sorted < number);
-        let places: Vec<usize> = numbers.iter().map(place).collect();
         Ok(batch.pick(&places, &columns.wanted))
     }
 
@@ -251,10 +302,11 @@ impl Reader {
                 bytes
             }
             None => {
-                let this = (Arc::as_ptr(&self.0) as usize, found.block.pos);
+                let this = (inner.number, found.block.pos);
                 if *of != this || bytes.len() != found.block.len {
                     *of = (0, 0);
                     bytes.clear();
+                    bytes.shrink_to(KEPT);
                     let end = found.block.pos.checked_add(found.block.len as u64);
                     if end.is_none_or(|end| end > inner.source.len()) {
                         return Err(corrupt());
@@ -353,16 +405,16 @@ impl Reader {
 }
 
 impl Seen {
-    /// Whether a block was found whole. Told by its first packet.
+    /// Whether a block was found whole.
     fn is_known(&self, block: &BlockRef) -> bool {
-        let word = self.whole.get().and_then(|words| words.get(block.first as usize / 64));
-        word.is_some_and(|word| word.load(Relaxed) >> (block.first % 64) & 1 == 1)
+        let word = self.whole.get().and_then(|words| words.get(block.number / 64));
+        word.is_some_and(|word| word.load(Relaxed) >> (block.number % 64) & 1 == 1)
     }
 
     fn know(&self, block: &BlockRef) {
-        let words = || (0..self.page.packets().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        if let Some(word) = self.whole.get_or_init(words).get(block.first as usize / 64) {
-            word.fetch_or(1 << (block.first % 64), Relaxed);
+        let words = || (0..self.page.blocks().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        if let Some(word) = self.whole.get_or_init(words).get(block.number / 64) {
+            word.fetch_or(1 << (block.number % 64), Relaxed);
         }
     }
 }

@@ -19,12 +19,12 @@
 //! | 9, 10, 11 | floating point number of 2, 4, 8 bytes | |
 //! | 32 | one or none | the type of the one |
 //! | 33 | list | the type of its items |
-//! | 34 | array | varint: how many items, 1 or more; their type |
+//! | 34 | array | varint: how many items, 1 to 2^24; their type |
 //! | 35 | record | its fields |
 //! | 36 | text | |
 //! | 37 | bytes | |
 //!
-//! Types lie within one another up to 16 deep, and have no more than 65,536 columns.
+//! Types lie within one another up to 16 deep, and have fewer than 65,536 columns, whose paths have no more than 2^24 bytes together.
 //!
 //! The *columns* are what is left when lists, arrays and records are taken apart, in the order of the fields: of a number its values;
 //! of one or none whether it is there, as a boolean, and the columns of the one; of a list its counts, how many items each has, as
@@ -39,6 +39,8 @@ use crate::wire::{Put, Take};
 const DEEPEST: usize = 16;
 /// Columns of a schema at most.
 const MOST_COLUMNS: usize = 1 << 16;
+/// Bytes of all their paths at most.
+const MOST_PATHS: usize = 1 << 24;
 /// Items of an array at most.
 const LONGEST_ARRAY: u64 = 1 << 24;
 
@@ -368,6 +370,8 @@ pub struct Layout {
     levels: Vec<Level>,
     /// Of each field of the events: its first column, and the one behind its last.
     fields: Vec<(usize, usize)>,
+    /// Bytes of all paths.
+    paths: usize,
 }
 
 /// How many columns a type comes down to.
@@ -430,8 +434,13 @@ impl Layout {
         if depth > DEEPEST {
             return Err(Error::invalid(format!("types lie no more than {DEEPEST} deep: {path}")));
         }
-        if self.columns.len() >= MOST_COLUMNS {
+        // Texts have two.
+        if self.columns.len() + 2 > MOST_COLUMNS {
             return Err(Error::invalid(format!("events have {MOST_COLUMNS} columns at most")));
+        }
+        self.paths += path.len();
+        if self.paths > MOST_PATHS {
+            return Err(Error::invalid("the names of all columns are too long"));
         }
         let counted = |this: &mut Layout, role, number| {
             let count = Count::Column(this.columns.len());

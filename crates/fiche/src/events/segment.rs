@@ -1,11 +1,13 @@
-//! Encodes a batch: learns a model, or takes the one before, tells all packets, counts, and encodes.
+//! Encodes a batch: learns a model, or takes the one before, tells all packets, counts, encodes, and sees whether the same comes back.
+
+use std::sync::Arc;
 
 use super::batch::Batch;
 use super::learn::{Learner, plan, starts};
 use super::model::{MOST_EVENTS, MOST_VALUES, Model, Plan};
-use super::packet::{Teller, Told};
+use super::packet::{Decoder, Room, Sinks, Teller, Told};
 use super::schema::Layout;
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
 use crate::model::{Encoder, Shares};
 use crate::parallel::in_parts;
 
@@ -72,7 +74,7 @@ fn count(
             continue;
         }
         for (sum, counts) in sum.iter_mut().zip(&counts) {
-            sum.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+            sum.iter_mut().zip(counts).for_each(|(sum, &count)| *sum = sum.saturating_add(count));
         }
     }
     let told: Option<Vec<Told>> = all.into_iter().map(|job| job.out).collect();
@@ -85,21 +87,52 @@ fn tables(model: &Model) -> Vec<Option<&Shares>> {
     coders.flat_map(|coder| coder.shares.iter().map(Option::as_ref)).collect()
 }
 
-/// Encodes packets that were told; `None` where a symbol has no share.
-fn encode(model: &Model, told: &[Told], threads: usize) -> Option<Vec<Vec<u8>>> {
+/// Encodes packets that were told, and decodes each of them again: what is not the same is not written.
+/// `None` where a symbol has no share.
+fn encode(
+    layout: &Arc<Layout>,
+    batch: &Batch,
+    model: &Model,
+    starts: &[Vec<usize>],
+    told: &[Told],
+    threads: usize,
+) -> Result<Option<Vec<Vec<u8>>>> {
     let tables = tables(model);
+    let decoder = Decoder::new(layout, model);
+    let sinks = Sinks::new(&model.plan, |_| true);
     let mut all = jobs::<Vec<u8>>(told.len());
     let done = in_parts(threads, &mut all, |part| {
-        let mut encoder = Encoder::default();
-        part.iter_mut().all(|job| {
+        let (mut encoder, mut room) = (Encoder::default(), Room::default());
+        let mut back = Batch::of(layout.clone());
+        for job in part {
             let mut out = Vec::new();
-            let is_done = told[job.number].put(&tables, &mut encoder, &mut out);
+            if !told[job.number].put(&tables, &mut encoder, &mut out) {
+                return Ok(false);
+            }
+            back.clear();
+            let events = starts[0][job.number + 1] - starts[0][job.number];
+            let at = Place::Event { event: starts[0][job.number] as u64, pos: 0 };
+            let range = (0, events, events);
+            decoder.decode(layout, model, &out, range, &sinks, &mut room, &mut back, at)?;
+            let is_same = layout.columns().iter().enumerate().all(|(i, column)| {
+                let starts = &starts[model.plan.levels[column.level]];
+                let width = column.number.width();
+                let range = starts[job.number] * width..starts[job.number + 1] * width;
+                back.columns[i] == batch.columns[i][range]
+            });
+            if !is_same {
+                return Err(Error::Corrupt { what: "packet of events as encoded", at });
+            }
             job.out = Some(out);
-            is_done
-        })
+        }
+        Ok(true)
     });
-    done.iter().all(|&is_done| is_done).then_some(())?;
-    all.into_iter().map(|job| job.out).collect()
+    for is_done in done {
+        if !is_done? {
+            return Ok(None);
+        }
+    }
+    Ok(all.into_iter().map(|job| job.out).collect())
 }
 
 /// How many values there are of columns that have their own.
@@ -122,7 +155,7 @@ fn most_values(plan: &Plan, starts: &[Vec<usize>]) -> u64 {
 
 /// Encodes a batch that has been checked and has events. `before` is the model of the events before them, if there are any.
 pub(super) fn segment(
-    layout: &Layout,
+    layout: &Arc<Layout>,
     batch: &Batch,
     aim: &Aim,
     before: Option<&Model>,
@@ -135,32 +168,39 @@ pub(super) fn segment(
     }
     // However few bytes they take, to decode values takes time.
     let values = own_values(layout, &plan, batch);
-    let by_values = (aim.values * batch.len()).checked_div(values).unwrap_or(aim.events);
+    let by_values =
+        aim.values.saturating_mul(batch.len()).checked_div(values).unwrap_or(aim.events);
     let most = aim.events.min(by_values.next_power_of_two()).clamp(1, MOST_EVENTS);
     // A third of what there is, for all that is known now.
-    let guess = (3 * aim.bytes * batch.len()).checked_div(batch.size()).unwrap_or(most);
+    let guess =
+        (3 * aim.bytes).saturating_mul(batch.len()).checked_div(batch.size()).unwrap_or(most);
     let mut events =
         aim.exactly.unwrap_or(guess.clamp(1, most).next_power_of_two().min(most)).max(1);
     for round in 0.. {
         let starts = starts(layout, &plan, batch, events);
         let values = most_values(&plan, &starts);
         if values > MOST_VALUES {
-            if events > 1 && aim.exactly.is_none() {
+            if events > 1 {
                 events = (events / 2).max(1);
                 continue;
             }
             let what = "values of an event";
             return Err(Error::Limit { what, need: values, allowed: MOST_VALUES });
         }
+        // Room for packets of later segments, too.
+        let room = values.next_power_of_two().min(MOST_VALUES);
         let coders = Learner::new(layout, &plan, batch, &starts).coders();
-        let mut model = Model { events, values, plan: plan.clone(), coders };
+        let mut model = Model { events, values: room, plan: plan.clone(), coders };
         let failed = || Error::invalid("values that no symbol tells");
         let counted = count(layout, batch, &model, &starts, threads).ok_or_else(failed)?;
         set_shares(&mut model, &counted.counts);
-        let packets = encode(&model, &counted.told, threads).ok_or_else(failed)?;
+        let packets = encode(layout, batch, &model, &starts, &counted.told, threads)?;
+        let packets = packets.ok_or_else(failed)?;
         let stored: usize = packets.iter().map(Vec::len).sum();
-        let fitting =
-            (aim.bytes * batch.len() / stored.max(1)).clamp(1, most).next_power_of_two().min(most);
+        let fitting = (aim.bytes.saturating_mul(batch.len()) / stored.max(1))
+            .clamp(1, most)
+            .next_power_of_two()
+            .min(most);
         let is_near = fitting < 2 * events && events < 2 * fitting || fitting == events;
         if is_near || round > 1 || aim.exactly.is_some() {
             return Ok(Segment { model, is_old: false, packets });
@@ -193,7 +233,7 @@ fn set_shares(model: &mut Model, counts: &[Vec<u32>]) {
 }
 
 /// The same by a model that is there, if it tells these events about as well as one of their own would.
-fn by_old(layout: &Layout, batch: &Batch, model: &Model, threads: usize) -> Option<Segment> {
+fn by_old(layout: &Arc<Layout>, batch: &Batch, model: &Model, threads: usize) -> Option<Segment> {
     let starts = starts(layout, &model.plan, batch, model.events);
     let model = model.clone();
     if most_values(&model.plan, &starts) > model.values {
@@ -217,6 +257,6 @@ fn by_old(layout: &Layout, batch: &Batch, model: &Model, threads: usize) -> Opti
     let bits: usize = counted.told.iter().map(|told| 8 * told.bits()).sum();
     let is_good = cost <= fresh + 0.01 * (fresh + bits as f64) + 8.0 * 4096.0;
     is_good.then_some(())?;
-    let packets = encode(&model, &counted.told, threads)?;
+    let packets = encode(layout, batch, &model, &starts, &counted.told, threads).ok()??;
     Some(Segment { model, is_old: true, packets })
 }

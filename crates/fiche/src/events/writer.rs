@@ -12,6 +12,7 @@ use crate::codec::Scratch;
 use crate::envelope::{Container, HEADER_LEN, Kind, Section, SectionRef, header, trailer};
 use crate::error::{Error, Result};
 use crate::parallel::default_threads;
+use crate::wire::Take;
 
 /// What reads are to be fast.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -192,8 +193,13 @@ impl<W: Write> Writer<W> {
         if **batch.layout() != *self.layout {
             return Err(Error::invalid("events of another schema"));
         }
-        let items = batch.check()?;
-        debug_assert_eq!(items.first(), Some(&batch.len()));
+        /// Events that are encoded together at most.
+        const MOST: u64 = 1 << 31;
+        batch.check()?;
+        let need = batch.len() as u64 + self.pending.len() as u64;
+        if batch.len() as u64 > MOST || need > MOST {
+            return Err(Error::Limit { what: "events of a batch", need, allowed: MOST });
+        }
         if self.pending.is_empty() && batch.size() >= self.options.segment {
             return self.write(batch);
         }
@@ -231,6 +237,10 @@ impl<W: Write> Writer<W> {
             _ => {
                 let mut payload = Vec::new();
                 made.model.put(&mut payload);
+                let mut take = Take::new(&payload, "model of events as encoded", self.pos);
+                if Model::take(&mut take, &self.layout)? != made.model {
+                    return Err(take.corrupt());
+                }
                 let mut section = Vec::new();
                 let before = (self.events, 0);
                 let scratch = Some(&mut self.scratch);

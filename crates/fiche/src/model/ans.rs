@@ -102,7 +102,9 @@ impl Shares {
                 parts.resize(parts.len() + more, 0);
             }
         }
-        if sum != 1 << bits {
+        // A symbol that is alone takes no bits.
+        let is_alone = parts.iter().any(|&part| usize::from(part) == sum);
+        if sum != 1 << bits || is_alone && bits > 0 {
             return Err(take.corrupt());
         }
         Ok(Shares::of(parts, bits))

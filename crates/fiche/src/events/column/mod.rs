@@ -14,7 +14,7 @@
 //! | 1 | escape | 1: there is one; else 0 |
 //! | 1 | named | how many symbols have a class of their own, up to 7 |
 //! | for each | symbol | varint |
-//! | 1 | context | what a value's table is chosen by: 0 nothing; 1 the class of another column's last symbol; 2 that of its own last; 3 how many symbols have been copies since the last that was none; 4 the number of the item in its list |
+//! | 1 | context | what a value's table is chosen by: 0 nothing; 1 the class that the same item, or the item that it is in on the level above, has in another column; 2 that of its own last; 3 how many symbols have been copies since the last that was none; 4 the number of the item in its list |
 //! | varint | column | of context 1: on the same level and before this one, or on the level above |
 //! | 1 | tables | a bit for each context, the lowest for 0: whether it has a table |
 //! | for each | shares | of all symbols |
@@ -32,10 +32,10 @@
 //!
 //! The *symbols* are the copies, then the bins, map by map, then the escape. Copies are of the value that is so many items ahead in that
 //! column. A bin is followed by the place in it, in as many bits as it has; an escape by the number itself, in all its bits. With a base the integer
-//! of a bin is the difference, plus half of all integers that the map has, modulo these, or the exclusive or. The *class* of a symbol is its place among the named ones; of
-//! all others, and before the first, it is 7. Contexts that count stop at 7.
+//! of a bin is the difference, plus half of all integers that the map has, modulo these, or the exclusive or; a value before that has no integer counts as the integer 0. The *class* of a symbol is its place among the named ones; of
+//! all others, and before the first, it is 7. A value without a symbol, the first with a base, has that class, too. Contexts that count stop at 7.
 //!
-//! *Shares* are how often symbols are expected: 1: two to this, up to 1,024, are all parts; then for each symbol a varint, its parts, and behind
+//! Arithmetic of floating point numbers is in 8 bytes, rounded to those of the number last. *Shares* are how often symbols are expected: 1: two to this, up to 1,024, are all parts, 0 where there is one symbol only; then for each symbol a varint, its parts, and behind
 //! one of 0 how many more of 0 follow.
 
 pub(crate) mod bins;
