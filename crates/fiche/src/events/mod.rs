@@ -29,6 +29,7 @@
 
 mod batch;
 mod column;
+mod decode;
 mod format;
 mod learn;
 mod model;
@@ -36,6 +37,7 @@ mod packet;
 mod reader;
 mod schema;
 mod segment;
+mod tell;
 mod writer;
 
 pub use batch::{Batch, Value};

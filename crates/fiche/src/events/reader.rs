@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use super::batch::Batch;
+use super::decode::{Decoder, Room, Sinks};
 use super::format::{Block, BlockRef, Footer, Page, SegmentRef, is_whole};
 use super::model::Model;
-use super::packet::{Decoder, Room, Sinks};
 use super::schema::{Layout, Schema};
 use crate::envelope::{Container, Kind, Section, SectionRef, read_header, read_trailer};
 use crate::error::{Error, Place, Result};

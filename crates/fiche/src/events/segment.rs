@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::batch::Batch;
+use super::decode::{Decoder, Room, Sinks};
 use super::learn::{Learner, plan, starts};
 use super::model::{MOST_EVENTS, MOST_VALUES, Model, Plan};
-use super::packet::{Decoder, Room, Sinks, Teller, Told};
 use super::schema::Layout;
+use super::tell::{Teller, Told};
 use crate::error::{Error, Place, Result};
 use crate::model::{Encoder, Shares};
 use crate::parallel::in_parts;
