@@ -99,7 +99,7 @@ const MINOR: u16 = 0;
 pub(crate) const MARKER: [u8; 4] = [0x9E, 0xF1, 0xC4, 0xE5];
 const COMPRESSED: u8 = 1;
 /// No compressed section decodes to more: what a hostile one can cost.
-const MAX_DECODED: u64 = 1 << 26;
+pub(crate) const MAX_DECODED: u64 = 1 << 26;
 /// High enough that names pack well, low enough that millions of them go by fast.
 const LEVEL: i32 = 6;
 /// Of a section without its payload: the most that it can take.

@@ -445,7 +445,14 @@ fn an_event_of_too_many_values_is_refused() {
     batch.put_bytes(1, &vec![0; (1 << 24) + 1]).unwrap();
     let mut writer = Writer::new(Vec::new(), schema, Options::default()).unwrap();
     assert!(matches!(writer.extend(&batch), Err(Error::Limit { .. })));
-    assert!(matches!(writer.finish(), Err(Error::Poisoned)));
+    // It is as if it had not come: what was there before is written.
+    let mut small = Batch::new(writer.schema()).unwrap();
+    small.put(0, &[1u32]).unwrap();
+    small.put(1, &[true]).unwrap();
+    writer.extend(&small).unwrap();
+    assert!(matches!(writer.extend(&batch), Err(Error::Limit { .. })));
+    let reader = Reader::open(Arc::new(writer.finish().unwrap())).unwrap();
+    assert!(columns(&reader.event(0).unwrap()) == columns(&small) && reader.len() == 1);
 }
 
 #[test]

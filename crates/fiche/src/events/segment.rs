@@ -136,6 +136,27 @@ fn encode(
     Ok(all.into_iter().map(|job| job.out).collect())
 }
 
+/// Whether each event has no more values than a packet may have.
+///
+/// # Errors
+/// [`Error::Limit`] where one has.
+pub(super) fn check_events(layout: &Layout, batch: &Batch, items: &[usize]) -> Result<()> {
+    let same = |count: usize| (0..count).collect();
+    let plan = Plan::new(layout, same(layout.levels().len()), same(layout.columns().len()));
+    let plan = plan.ok_or_else(|| Error::invalid("a layout without order"))?;
+    // Seldom all together have so many, and then each is looked at.
+    let each = items.iter().zip(&plan.items);
+    let all = each.map(|(&items, level)| (items as u64).saturating_mul(level.values));
+    if all.fold(0, u64::saturating_add) <= MOST_VALUES {
+        return Ok(());
+    }
+    let need = most_values(&plan, &starts(layout, &plan, batch, 1));
+    match need <= MOST_VALUES {
+        true => Ok(()),
+        false => Err(Error::Limit { what: "values of an event", need, allowed: MOST_VALUES }),
+    }
+}
+
 /// How many values there are of columns that have their own.
 fn own_values(layout: &Layout, plan: &Plan, batch: &Batch) -> usize {
     let own = (0..layout.columns().len()).filter(|&column| plan.columns[column] == column);
@@ -248,9 +269,7 @@ fn by_old(layout: &Arc<Layout>, batch: &Batch, model: &Model, threads: usize) ->
             continue;
         }
         let shares = shares?;
-        let has_all =
-            counts.iter().enumerate().all(|(i, &count)| count == 0 || shares.get(i).1 > 0);
-        has_all.then_some(())?;
+        // Without end where a symbol has no share.
         cost += shares.cost(counts);
         let there = counts.iter().filter(|&&count| count > 0).map(|&count| f64::from(count));
         fresh += there.map(|count| count * (f64::from(total) / count).log2()).sum::<f64>();

@@ -7,9 +7,11 @@ use super::batch::Batch;
 use super::format::{Footer, PAGE, Page, PageRef, SegmentRef, put_block};
 use super::model::Model;
 use super::schema::{Layout, Schema};
-use super::segment::{Aim, segment};
+use super::segment::{Aim, check_events, segment};
 use crate::codec::Scratch;
-use crate::envelope::{Container, HEADER_LEN, Kind, Section, SectionRef, header, trailer};
+use crate::envelope::{
+    Container, HEADER_LEN, Kind, MAX_DECODED, Section, SectionRef, header, trailer,
+};
 use crate::error::{Error, Result};
 use crate::parallel::default_threads;
 use crate::wire::Take;
@@ -195,11 +197,12 @@ impl<W: Write> Writer<W> {
         }
         /// Events that are encoded together at most.
         const MOST: u64 = 1 << 31;
-        batch.check()?;
+        let items = batch.check()?;
         let need = batch.len() as u64 + self.pending.len() as u64;
         if batch.len() as u64 > MOST || need > MOST {
             return Err(Error::Limit { what: "events of a batch", need, allowed: MOST });
         }
+        check_events(&self.layout, batch, &items)?;
         if self.pending.is_empty() && batch.size() >= self.options.segment {
             return self.write(batch);
         }
@@ -237,6 +240,10 @@ impl<W: Write> Writer<W> {
             _ => {
                 let mut payload = Vec::new();
                 made.model.put(&mut payload);
+                if payload.len() as u64 > MAX_DECODED {
+                    let (need, allowed) = (payload.len() as u64, MAX_DECODED);
+                    return Err(Error::Limit { what: "a model of events", need, allowed });
+                }
                 let mut take = Take::new(&payload, "model of events as encoded", self.pos);
                 if Model::take(&mut take, &self.layout)? != made.model {
                     return Err(take.corrupt());
