@@ -343,6 +343,88 @@ impl EliasFano {
     }
 }
 
+/// A sequence of some hundred numbers, looked at where it is stored.
+#[derive(Clone, Copy)]
+pub(crate) struct Stored<'a> {
+    low_width: u32,
+    low: &'a [u8],
+    high: &'a [u8],
+}
+
+impl<'a> Stored<'a> {
+    /// Takes a sequence of `n` numbers of which nothing is checked but that the bytes are there.
+    #[inline(always)]
+    pub fn take(take: &mut Take<'a>, n: usize) -> Result<Stored<'a>> {
+        let last = take.varint()?;
+        let low_width = u32::from(take.u8()?);
+        let low_bits = (n as u64).checked_mul(u64::from(low_width));
+        let high_bits = last.checked_shr(low_width).and_then(|high| high.checked_add(n as u64));
+        let (Some(low_bits), Some(high_bits)) = (low_bits, high_bits) else {
+            return Err(take.corrupt());
+        };
+        let bytes = |bits: u64| usize::try_from(bits.div_ceil(8)).unwrap_or(usize::MAX);
+        let low = take.bytes(bytes(low_bits))?;
+        Ok(Stored { low_width, low, high: take.bytes(bytes(high_bits))? })
+    }
+
+    /// Elements `i - 1` (0 where `i` is 0) and `i`; `None` where there are not so many.
+    #[inline(always)]
+    pub fn pair(&self, i: usize) -> Option<(u64, u64)> {
+        let (mut at, mut left) = (0, i.saturating_sub(1) as u32);
+        let mut word = load(self.high, at);
+        loop {
+            let ones = word.count_ones();
+            if left < ones {
+                break;
+            }
+            left -= ones;
+            at += 8;
+            if at >= self.high.len() {
+                return None;
+            }
+            word = load(self.high, at);
+        }
+        let first = select_in(word, left);
+        let value = |i: usize, at: usize, bit: u32| self.value(i, 8 * at as u64 + u64::from(bit));
+        if i == 0 {
+            return Some((0, value(0, at, first)?));
+        }
+        let from = value(i - 1, at, first)?;
+        word &= (!0u64 << first) << 1;
+        while word == 0 {
+            at += 8;
+            if at >= self.high.len() {
+                return None;
+            }
+            word = load(self.high, at);
+        }
+        Some((from, value(i, at, word.trailing_zeros())?))
+    }
+
+    #[inline(always)]
+    fn value(&self, i: usize, bit: u64) -> Option<u64> {
+        if self.low_width == 0 {
+            return bit.checked_sub(i as u64);
+        }
+        let at = i * self.low_width as usize;
+        let mut low = load(self.low, at / 8) >> (at % 8);
+        if self.low_width > 57 {
+            low |= load(self.low, at / 8 + 1) << (8 - at % 8);
+        }
+        let low = low & !(u64::MAX << self.low_width);
+        Some(bit.checked_sub(i as u64)? << self.low_width | low)
+    }
+}
+
+/// The eight bytes at `at`, with zeros for those that are not there.
+#[inline(always)]
+fn load(bytes: &[u8], at: usize) -> u64 {
+    match bytes.get(at..at + 8) {
+        Some(word) => load_u64(word, 0),
+        None => crate::wire::load_low(bytes.get(at..).unwrap_or_default()),
+    }
+}
+
 /// Where bit 0, 64, 128, ... of those that are set in `words ^ flip` is, of the first `bits` bits. `None` when
 /// there are more than so many.
 fn hints(words: &[u64], bits: u64, flip: u64) -> Option<Vec<u32>> {
@@ -436,10 +518,15 @@ mod tests {
     proptest! {
         #[test]
         fn every_element_and_rank_equals_the_plain_sequence(
-            gaps in proptest::collection::vec(prop_oneof![1u64..4, 1u64..5000, 1u64..1 << 40], 1..400)
+            gaps in proptest::collection::vec(prop_oneof![1u64..4, 1u64..5000, 1u64..1 << 40, Just(1 << 54)], 1..400)
         ) {
             let values: Vec<u64> = gaps.iter().scan(0, |sum, gap| { *sum += gap; Some(*sum) }).collect();
             let (sequence, _) = round_trip(&values);
+            let mut bytes = Vec::new();
+            EliasFano::encode(&values, &mut bytes);
+            let mut take = Take::new(&bytes, "test", 0);
+            let stored = Stored::take(&mut take, values.len()).unwrap();
+            take.end().unwrap();
             for (i, &value) in values.iter().enumerate() {
                 let mut some = [0; 70];
                 let count = sequence.read(i, &mut some);
@@ -447,6 +534,7 @@ mod tests {
                 prop_assert_eq!(sequence.get(i), value);
                 let before = if i == 0 { 0 } else { values[i - 1] };
                 prop_assert_eq!(sequence.pair(i), (before, value));
+                prop_assert_eq!(stored.pair(i), Some((before, value)));
                 for probe in [value - 1, value, value + 1] {
                     let rank = values.partition_point(|&v| v <= probe);
                     prop_assert_eq!(sequence.rank(probe), rank);
@@ -461,6 +549,9 @@ mod tests {
 
         #[test]
         fn any_bytes_are_a_sequence_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..64), n in 0usize..80) {
+            if let Ok(stored) = Stored::take(&mut Take::new(&bytes, "test", 0), n) {
+                (0..n + 2).for_each(|i| drop(stored.pair(i)));
+            }
             if let Ok(sequence) = EliasFano::decode(&mut Take::new(&bytes, "test", 0), n) {
                 prop_assert_eq!(sequence.get(n - 1), sequence.last());
                 prop_assert!((1..n).all(|i| sequence.get(i - 1) < sequence.get(i)));

@@ -50,6 +50,7 @@ mod new_file;
 mod pages;
 mod parallel;
 pub mod phrases;
+mod processor;
 mod random;
 mod records;
 pub mod rlz;

@@ -286,15 +286,6 @@ pub(crate) fn load_u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(word)
 }
 
-/// The two bytes at `at`, the first the lowest. Panics where there are fewer.
-#[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "as documented; callers see to it")]
-pub(crate) fn load_u16(bytes: &[u8], at: usize) -> u16 {
-    let mut word = [0; 2];
-    word.copy_from_slice(&bytes[at..at + 2]);
-    u16::from_le_bytes(word)
-}
-
 /// Up to eight bytes as an integer, the first the lowest.
 #[inline(always)]
 pub(crate) fn load_low(bytes: &[u8]) -> u64 {

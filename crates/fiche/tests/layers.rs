@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// From the ground up. Modules of one floor do not use one another.
 const FLOORS: [&[&str]; 10] = [
     &["wire", "error"],
-    &["elias_fano", "pages", "parallel", "random", "cache", "io", "new_file"],
+    &["elias_fano", "pages", "parallel", "random", "cache", "io", "new_file", "processor"],
     &["codec", "model"],
     &["envelope"],
     &["blocks", "phrases", "records", "rlz"],

@@ -87,6 +87,18 @@ impl Batch {
         Batch { layout, len: 0, columns }
     }
 
+    /// Sees whether it is of this layout.
+    pub(super) fn be_of(&mut self, layout: &Arc<Layout>) -> Result<()> {
+        if self.layout != *layout {
+            return Err(Error::invalid("a batch of another schema"));
+        }
+        // From now on the two are seen to be the same at once.
+        if !Arc::ptr_eq(&self.layout, layout) {
+            self.layout = layout.clone();
+        }
+        Ok(())
+    }
+
     /// The columns that it has.
     #[must_use]
     pub fn layout(&self) -> &Arc<Layout> {

@@ -12,8 +12,8 @@
 //! |---|---|---|
 //! | varint | packets | how many, 1 to 2^20 |
 //! | varint | shortest | bytes of the shortest packet |
-//! | 1 | bits | how many a length has, up to 32 |
-//! | | lengths | of each packet but the last, less the shortest, in so many bits, the first lowest; what is left of a byte is zero |
+//! | 1 | lengths | 0: all packets have as many; 1: not so |
+//! | | ends | of lengths that differ: an Elias-Fano sequence: of each packet the bytes up to its end, and one for each packet up to it, less the shortest for each |
 //! | | packets | one behind the other |
 //! | 4 | checksum | CRC-32C of the block's position in the file as 8 bytes and then of all before this field |
 //!
@@ -41,7 +41,7 @@
 //! The section is not compressed. A model's section has as its offset the events before the first segment that has it.
 
 use super::schema::Schema;
-use crate::elias_fano::EliasFano;
+use crate::elias_fano::{EliasFano, Stored};
 use crate::envelope::{Kind, Section, SectionRef};
 use crate::error::{Error, Place, Result};
 use crate::wire::{Put, Take, crc32c_of, load_u32};
@@ -223,24 +223,26 @@ pub(super) fn put_block(out: &mut Vec<u8>, pos: u64, packets: &[&[u8]]) {
     let start = out.len();
     let lens = packets.iter().map(|packet| packet.len() as u64);
     let (shortest, longest) = (lens.clone().min().unwrap_or(0), lens.clone().max().unwrap_or(0));
-    let bits = 64 - (longest - shortest).leading_zeros();
     out.put_varint(packets.len() as u64);
     out.put_varint(shortest);
-    out.put_u8(bits as u8);
-    let mut sink = crate::model::BitSink::default();
-    lens.take(packets.len() - 1).for_each(|len| sink.put((len - shortest) as u32, bits));
-    out.put(sink.finish());
+    out.put_u8((shortest < longest).into());
+    if shortest < longest {
+        let ends = lens.scan(0, |sum, len| {
+            *sum += len - shortest + 1;
+            Some(*sum)
+        });
+        EliasFano::encode(&ends.collect::<Vec<_>>(), out);
+    }
     packets.iter().for_each(|packet| out.put(packet));
     let checksum = crc32c_of(&[&pos.to_le_bytes(), &out[start..]]);
     out.put_u32(checksum);
 }
 
-/// A block whose checksum was right: how many packets it has, and where the lengths of these are told.
+/// A block whose checksum was right, and where its packets end.
 pub(super) struct Block<'a> {
     packets: usize,
     shortest: usize,
-    bits: u32,
-    lens: &'a [u8],
+    ends: Option<Stored<'a>>,
     body: &'a [u8],
 }
 
@@ -258,52 +260,33 @@ impl<'a> Block<'a> {
         // Packets may have no bytes at all; the page says how many there are.
         let packets = take.count(about.packets as u64)?;
         let shortest = take.count(bytes.len() as u64)?;
-        let bits = u32::from(take.u8()?);
-        if packets != about.packets || packets == 0 || bits > 32 {
+        if packets != about.packets || packets == 0 {
             return Err(corrupt());
         }
-        let lens = take.bytes(((packets - 1) * bits as usize).div_ceil(8))?;
+        let ends = match take.u8()? {
+            0 => None,
+            1 => Some(Stored::take(&mut take, packets)?),
+            _ => return Err(corrupt()),
+        };
         let body = take.bytes(take.remaining())?;
-        Ok(Block { packets, shortest, bits, lens, body })
-    }
-
-    /// The bits of lengths from bit `at` on, 57 at least where there are so many.
-    fn bits_at(&self, at: usize) -> u64 {
-        let mut word = [0; 8];
-        let bytes = &self.lens[(at / 8).min(self.lens.len())..self.lens.len().min(at / 8 + 8)];
-        word[..bytes.len()].copy_from_slice(bytes);
-        crate::wire::load_u64(&word, 0) >> (at % 8)
-    }
-
-    fn len(&self, i: usize) -> usize {
-        let word = self.bits_at(i * self.bits as usize);
-        self.shortest + (word & !(u64::MAX << self.bits)) as usize
-    }
-
-    /// Bytes of the first packets together.
-    fn sum(&self, packets: usize) -> usize {
-        let (bits, mask) = (self.bits as usize, !(u64::MAX << self.bits));
-        let mut sum = packets.saturating_mul(self.shortest);
-        let mut at = 0;
-        while bits > 0 && at < packets {
-            let mut word = self.bits_at(at * bits);
-            let some = (57 / bits).min(packets - at);
-            for _ in 0..some {
-                sum = sum.saturating_add((word & mask) as usize);
-                word >>= bits;
-            }
-            at += some;
-        }
-        sum
+        Ok(Block { packets, shortest, ends, body })
     }
 
     /// The bytes of packet `i`; `None` where they are not there.
+    #[inline(always)]
     pub fn packet(&self, i: usize) -> Option<&'a [u8]> {
-        let start = self.sum(i.min(self.packets));
-        match i + 1 {
-            next if next < self.packets => self.body.get(start..start.saturating_add(self.len(i))),
-            next if next == self.packets => self.body.get(start..),
-            _ => None,
+        if i >= self.packets {
+            return None;
         }
+        let (from, to) = match &self.ends {
+            None => (0, 0),
+            Some(ends) => {
+                let (from, to) = ends.pair(i)?;
+                let end = usize::try_from(to).ok()?.checked_sub(i + 1)?;
+                (usize::try_from(from).ok()?.checked_sub(i)?, end)
+            }
+        };
+        let start = i.checked_mul(self.shortest)?;
+        self.body.get(start.checked_add(from)?..start.checked_add(self.shortest)?.checked_add(to)?)
     }
 }

@@ -41,6 +41,6 @@ mod tell;
 mod writer;
 
 pub use batch::{Batch, Value};
-pub use reader::{Columns, Reader};
+pub use reader::{Columns, Event, Reader};
 pub use schema::{Column, Count, Field, Layout, Level, Number, Role, Schema, Type};
 pub use writer::{Access, Options, Writer};

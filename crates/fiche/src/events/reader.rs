@@ -1,13 +1,13 @@
 //! Reads events: one, some by number, or a range.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use super::batch::Batch;
-use super::decode::{Decoder, Room, Sinks};
+use super::batch::{Batch, Value};
+use super::decode::{Decoder, Room, Sinks, Told};
 use super::format::{Block, BlockRef, Footer, Page, SegmentRef, is_whole};
 use super::model::Model;
 use super::schema::{Layout, Schema};
@@ -36,13 +36,14 @@ struct Inner {
     segments: Vec<Segment>,
     /// Events before each segment, and all.
     firsts: Vec<u64>,
-    /// By position.
-    models: HashMap<u64, OnceLock<Arc<Loaded>>>,
+    models: Vec<OnceLock<Arc<Loaded>>>,
     all: Columns,
 }
 
 struct Segment {
     about: SegmentRef,
+    /// The number of its model.
+    model: usize,
     /// Packets before each page, and all.
     firsts: Vec<u64>,
     pages: Vec<OnceLock<Seen>>,
@@ -56,9 +57,67 @@ struct Seen {
 
 /// A model, ready to decode.
 struct Loaded {
-    model: Model,
+    layout: Arc<Layout>,
+    /// Of a packet.
+    events: u64,
     decoder: Decoder,
     all: Sinks,
+}
+
+/// One event, as it was decoded: columns of numbers, which are looked at without being copied anywhere.
+///
+/// ```
+/// use std::sync::Arc;
+/// use fiche::events::{Batch, Event, Field, Number, Options, Reader, Schema, Type, Writer};
+///
+/// let pt = Field::new("pt", Type::from(Number::F32).list());
+/// let schema = Schema::new(vec![Field::new("run", Number::U32), pt])?;
+/// let mut batch = Batch::new(&schema)?;
+/// batch.put(0, &[7u32, 8])?;
+/// batch.put(1, &[3u32, 1])?;
+/// batch.put(2, &[41.5f32, 20.25, 1.5, 9.0])?;
+/// let mut writer = Writer::new(Vec::new(), schema, Options::default())?;
+/// writer.extend(&batch)?;
+///
+/// let reader = Reader::open(Arc::new(writer.finish()?))?;
+/// let mut event = Event::default();
+/// reader.event_into(0, &mut event)?; // takes no memory where there is room in the event
+/// assert_eq!(event.values::<f32>(2).collect::<Vec<_>>(), [41.5, 20.25, 1.5]);
+/// # Ok::<(), fiche::Error>(())
+/// ```
+#[derive(Default)]
+pub struct Event {
+    told: Told,
+    loaded: Option<Arc<Loaded>>,
+}
+
+impl Event {
+    /// The bits of a column's values, the lowest first; of a list's items as many as this event has. Nothing before an event was read.
+    #[must_use]
+    pub fn bits(&self, column: usize) -> &[u64] {
+        self.loaded.as_ref().map_or(&[], |loaded| loaded.decoder.of(&self.told, column))
+    }
+
+    /// The columns that it has; none before an event was read.
+    #[must_use]
+    pub fn layout(&self) -> Option<&Arc<Layout>> {
+        self.loaded.as_ref().map(|loaded| &loaded.layout)
+    }
+
+    /// The values of a column.
+    ///
+    /// # Panics
+    /// Where it is not of these.
+    pub fn values<T: Value>(&self, column: usize) -> impl ExactSizeIterator<Item = T> + '_ {
+        if let Some(loaded) = &self.loaded {
+            assert_eq!(
+                loaded.layout.columns()[column].number,
+                T::NUMBER,
+                "another kind of numbers"
+            );
+        }
+        self.bits(column).iter().map(|&bits| T::from_bits(bits))
+    }
 }
 
 /// Bytes that a thread keeps the room of.
@@ -74,20 +133,20 @@ struct Scratch {
 }
 
 thread_local! {
-    static SCRATCH: Cell<Scratch> = Cell::default();
+    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
 }
 
 /// What a thread works with is its own while it does: a source may be read by way of events itself.
 fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> Result<T>) -> Result<T> {
-    let mut scratch = SCRATCH.take();
+    let mut scratch = SCRATCH.take().unwrap_or_default();
     let result = work(&mut scratch);
-    SCRATCH.set(scratch);
+    SCRATCH.set(Some(scratch));
     result
 }
 
 /// A packet, found.
 struct Found<'a> {
-    loaded: &'a Loaded,
+    loaded: &'a Arc<Loaded>,
     /// Its first event, and how many it has.
     first: u64,
     events: usize,
@@ -108,19 +167,21 @@ impl Reader {
         let footer = Footer::parse(&Section::load(&source, at, Kind::Footer)?)?;
         let layout = Arc::new(footer.schema.layout()?);
         let mut firsts = vec![0];
-        let mut models = HashMap::new();
+        let mut models: BTreeMap<u64, usize> = BTreeMap::new();
         let segments = footer.segments.into_iter().map(|about| {
             firsts.push(firsts[firsts.len() - 1] + about.events);
-            models.insert(about.model.pos, OnceLock::new());
+            let next = models.len();
+            let model = *models.entry(about.model.pos).or_insert(next);
             let mut packets = vec![0];
             about
                 .pages
                 .iter()
                 .for_each(|page| packets.push(packets[packets.len() - 1] + page.packets));
             let pages = about.pages.iter().map(|_| OnceLock::new()).collect();
-            Segment { about, firsts: packets, pages }
+            Segment { about, model, firsts: packets, pages }
         });
         let segments = segments.collect();
+        let models = models.iter().map(|_| OnceLock::new()).collect();
         let wanted = vec![true; layout.columns().len()];
         let all = Columns { layout: layout.clone(), wanted, is_all: true };
         let schema = footer.schema;
@@ -183,10 +244,29 @@ impl Reader {
     ///
     /// # Errors
     /// As of [`read`](Reader::read).
-    pub fn event(&self, number: u64) -> Result<Batch> {
-        let mut batch = Batch::of(self.0.layout.clone());
-        self.read_into(number..number.saturating_add(1), &self.0.all, &mut batch)?;
-        Ok(batch)
+    pub fn event(&self, number: u64) -> Result<Event> {
+        let mut event = Event::default();
+        self.event_into(number, &mut event)?;
+        Ok(event)
+    }
+
+    /// The same into one that is there, whose room is used again: what was in it is gone.
+    ///
+    /// # Errors
+    /// As of [`read`](Reader::read).
+    pub fn event_into(&self, number: u64, event: &mut Event) -> Result<()> {
+        let end = number.saturating_add(1);
+        if number >= self.len() {
+            return Err(Error::OutOfBounds { range: number..end, len: self.len() });
+        }
+        with_scratch(|scratch| {
+            let (loaded, _) = self.decode(number, end, scratch)?;
+            std::mem::swap(&mut event.told, &mut scratch.room.told);
+            if !event.loaded.as_ref().is_some_and(|before| Arc::ptr_eq(before, loaded)) {
+                event.loaded = Some(loaded.clone());
+            }
+            Ok(())
+        })
     }
 
     /// Events of a range, with some columns or all.
@@ -207,9 +287,7 @@ impl Reader {
         if range.start > range.end || range.end > self.len() {
             return Err(Error::OutOfBounds { range, len: self.len() });
         }
-        if *batch.layout() != self.0.layout {
-            return Err(Error::invalid("a batch of another schema"));
-        }
+        batch.be_of(&self.0.layout)?;
         self.check(columns)?;
         batch.clear();
         with_scratch(|scratch| {
@@ -283,6 +361,21 @@ impl Reader {
         scratch: &mut Scratch,
         batch: &mut Batch,
     ) -> Result<u64> {
+        let (loaded, next) = self.decode(from, to, scratch)?;
+        let own;
+        let sinks = match columns.is_all {
+            true => &loaded.all,
+            false => {
+                own = Sinks::new(columns.wanted.len(), |column| columns.wanted[column]);
+                &own
+            }
+        };
+        loaded.decoder.put(&scratch.room.told, &self.0.layout, sinks, batch);
+        Ok(next)
+    }
+
+    /// Decodes events of one packet, from `from` on and before `to`; returns by what, and the first that is yet to come.
+    fn decode(&self, from: u64, to: u64, scratch: &mut Scratch) -> Result<(&Arc<Loaded>, u64)> {
         let found = self.find(from)?;
         let inner = &*self.0;
         let place = Place::Event { event: from, pos: found.block.pos };
@@ -326,18 +419,9 @@ impl Reader {
             block.packet((found.packet - found.block.first) as usize).ok_or_else(corrupt)?;
         let start = (from - found.first) as usize;
         let end = (to - found.first).min(found.events as u64) as usize;
-        let own;
-        let sinks = match columns.is_all {
-            true => &found.loaded.all,
-            false => {
-                own = Sinks::new(&found.loaded.model.plan, |column| columns.wanted[column]);
-                &own
-            }
-        };
-        let Loaded { model, decoder, .. } = found.loaded;
-        let range = (start, end, found.events);
-        decoder.decode(&inner.layout, model, packet, range, sinks, room, batch, place)?;
-        Ok(found.first + end as u64)
+        let decoder = &found.loaded.decoder;
+        decoder.decode(packet, (start, end, found.events), room, place)?;
+        Ok((found.loaded, found.first + end as u64))
     }
 
     /// The packet of an event that is there.
@@ -348,8 +432,8 @@ impl Reader {
             _ => inner.firsts.partition_point(|&first| first <= event) - 1,
         };
         let (segment, before) = (&inner.segments[number], inner.firsts[number]);
-        let loaded = self.model(segment.about.model)?;
-        let events = loaded.model.events as u64;
+        let loaded = self.model(segment)?;
+        let events = loaded.events;
         let packet = (event - before) / events;
         let damaged = || Error::Corrupt {
             what: "footer of events",
@@ -376,20 +460,26 @@ impl Reader {
         })
     }
 
-    fn model(&self, at: SectionRef) -> Result<&Loaded> {
-        let inner = &*self.0;
-        let damaged = || Error::Corrupt { what: "footer of events", at: Place::Pos(at.pos) };
-        let cell = inner.models.get(&at.pos).ok_or_else(damaged)?;
-        if let Some(loaded) = cell.get() {
-            return Ok(loaded);
+    #[inline(always)]
+    fn model(&self, segment: &Segment) -> Result<&Arc<Loaded>> {
+        let cell = &self.0.models[segment.model];
+        match cell.get() {
+            Some(loaded) => Ok(loaded),
+            None => self.load(segment.about.model, cell),
         }
-        let section = Section::load(&inner.source, at, Kind::Model)?;
+    }
+
+    #[cold]
+    fn load<'a>(&self, at: SectionRef, cell: &'a OnceLock<Arc<Loaded>>) -> Result<&'a Arc<Loaded>> {
+        let layout = &self.0.layout;
+        let section = Section::load(&self.0.source, at, Kind::Model)?;
         let mut take = section.take("model of events");
-        let model = Model::take(&mut take, &inner.layout)?;
+        let model = Model::take(&mut take, layout)?;
         take.end()?;
-        let decoder = Decoder::new(&inner.layout, &model);
-        let all = Sinks::new(&model.plan, |_| true);
-        Ok(cell.get_or_init(|| Arc::new(Loaded { model, decoder, all })))
+        let all = Sinks::new(layout.columns().len(), |_| true);
+        let decoder = Decoder::new(layout, &model);
+        let (layout, events) = (layout.clone(), model.events as u64);
+        Ok(cell.get_or_init(|| Arc::new(Loaded { layout, events, decoder, all })))
     }
 
     fn page<'a>(&self, segment: &'a Segment, page: usize) -> Result<&'a Seen> {

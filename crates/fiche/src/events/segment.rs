@@ -100,7 +100,7 @@ fn encode(
 ) -> Result<Option<Vec<Vec<u8>>>> {
     let tables = tables(model);
     let decoder = Decoder::new(layout, model);
-    let sinks = Sinks::new(&model.plan, |_| true);
+    let sinks = Sinks::new(layout.columns().len(), |_| true);
     let mut all = jobs::<Vec<u8>>(told.len());
     let done = in_parts(threads, &mut all, |part| {
         let (mut encoder, mut room) = (Encoder::default(), Room::default());
@@ -114,7 +114,8 @@ fn encode(
             let events = starts[0][job.number + 1] - starts[0][job.number];
             let at = Place::Event { event: starts[0][job.number] as u64, pos: 0 };
             let range = (0, events, events);
-            decoder.decode(layout, model, &out, range, &sinks, &mut room, &mut back, at)?;
+            decoder.decode(&out, range, &mut room, at)?;
+            decoder.put(&room.told, layout, &sinks, &mut back);
             let is_same = layout.columns().iter().enumerate().all(|(i, column)| {
                 let starts = &starts[model.plan.levels[column.level]];
                 let width = column.number.width();
@@ -192,7 +193,7 @@ pub(super) fn segment(
     let values = own_values(layout, &plan, batch);
     let by_values =
         aim.values.saturating_mul(batch.len()).checked_div(values).unwrap_or(aim.events);
-    let most = aim.events.min(by_values.next_power_of_two()).clamp(1, MOST_EVENTS);
+    let most = aim.events.min(1 << by_values.max(1).ilog2()).min(MOST_EVENTS);
     // A third of what there is, for all that is known now.
     let guess =
         (3 * aim.bytes).saturating_mul(batch.len()).checked_div(batch.size()).unwrap_or(most);

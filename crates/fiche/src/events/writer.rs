@@ -20,12 +20,12 @@ use crate::wire::Take;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {
-    /// Single events: packets of 256 bytes or so, blocks of 4 KiB.
+    /// Single events: packets of some 64 values, or 256 bytes; blocks of 4 KiB.
     #[default]
     Event,
-    /// Some events at a time: packets of 4 KiB, blocks of 64 KiB.
+    /// Some events at a time: packets of some 8,192 values, or 4 KiB; blocks of 64 KiB.
     Block,
-    /// All events: packets of 64 KiB, blocks of a MiB.
+    /// All events: packets of some 262,144 values, or 64 KiB; blocks of a MiB.
     Scan,
 }
 
@@ -77,7 +77,7 @@ impl Options {
 
     fn aim(&self) -> Aim {
         let (bytes, values, events) = match self.access {
-            Access::Event => (256, 256, 256),
+            Access::Event => (256, 64, 256),
             Access::Block => (4 << 10, 1 << 13, 4096),
             Access::Scan => (64 << 10, 1 << 18, 1 << 16),
         };

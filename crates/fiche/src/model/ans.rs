@@ -110,35 +110,34 @@ impl Shares {
         Ok(Shares::of(parts, bits))
     }
 
-    /// Appends what a decoder looks up by the lowest bits of its number, in which symbols have classes below 8.
-    pub fn put_slots(&self, class: impl Fn(usize) -> u8, slots: &mut Vec<Slot>) {
+    /// Appends what a decoder looks up by the lowest bits of its number, with what it wants to know of each symbol.
+    pub fn put_slots(&self, about: impl Fn(usize) -> u32, slots: &mut Vec<Slot>) {
         for (symbol, &parts) in self.parts.iter().enumerate() {
-            let (parts, class) = (u32::from(parts), u32::from(class(symbol)));
-            let of = |at| Slot(symbol as u32 | class << 9 | (parts - 1) << 12 | at << 22);
-            slots.extend((0..parts).map(of));
+            let (parts, about) = (u64::from(parts), u64::from(about(symbol)));
+            slots.extend((0..parts).map(|at| Slot(about << 32 | parts << 16 | at)));
         }
     }
 }
 
-/// What a part of a table says.
+/// What a part of a table says: how many of its symbol were before, how many there are, what is known of the symbol.
 #[derive(Clone, Copy)]
-pub(crate) struct Slot(u32);
+pub(crate) struct Slot(u64);
 
 impl Slot {
-    #[inline(always)]
-    pub fn symbol(self) -> usize {
-        (self.0 & 0x1FF) as usize
+    /// That of a table of one symbol.
+    pub fn alone(about: u32) -> Slot {
+        Slot(u64::from(about) << 32 | 1 << 16)
     }
 
     #[inline(always)]
-    pub fn class(self) -> u8 {
-        (self.0 >> 9 & 7) as u8
+    pub fn about(self) -> u32 {
+        (self.0 >> 32) as u32
     }
 
     /// What a number becomes by it, in a table of two to the `bits` parts, before words are taken.
     #[inline(always)]
     pub fn next(self, number: u32, bits: u32) -> u32 {
-        ((self.0 >> 12 & 0x3FF) + 1) * (number >> bits) + (self.0 >> 22)
+        (self.0 as u32 >> 16) * (number >> bits) + (self.0 as u32 & 0xFFFF)
     }
 }
 
@@ -216,7 +215,7 @@ impl Encoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{load_u16, load_u32};
+    use crate::wire::{load_low, load_u32};
     use proptest::prelude::*;
 
     fn decode(stored: &[u8], tables: &[(u32, Vec<Slot>)], order: &[usize]) -> Vec<usize> {
@@ -224,13 +223,12 @@ mod tests {
         let symbols = order.iter().map(|&table| {
             let (bits, slots) = &tables[table];
             let slot = slots[(number & ((1 << bits) - 1)) as usize];
-            assert_eq!(usize::from(slot.class()), slot.symbol() % 8);
             number = slot.next(number, *bits);
             if number < FIRST {
-                number = number << 16 | u32::from(load_u16(stored, at));
+                number = number << 16 | load_low(&stored[at..at + 2]) as u32;
                 at += 2;
             }
-            slot.symbol()
+            slot.about() as usize
         });
         let symbols = symbols.collect();
         assert_eq!((number, at), (FIRST, stored.len()));
@@ -259,7 +257,7 @@ mod tests {
                 prop_assert_eq!(&Shares::take(&mut take, counts.len()).unwrap(), shares);
                 take.end().unwrap();
                 let mut slots = Vec::new();
-                shares.put_slots(|symbol| (symbol % 8) as u8, &mut slots);
+                shares.put_slots(|symbol| symbol as u32, &mut slots);
                 prop_assert_eq!(slots.len(), 1 << shares.bits());
                 tables.push((shares.bits(), slots));
             }
@@ -280,7 +278,7 @@ mod tests {
         fn any_bytes_are_shares_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..64), symbols in 0usize..40) {
             if let Ok(shares) = Shares::take(&mut Take::new(&bytes, "test", 0), symbols) {
                 let mut slots = Vec::new();
-                shares.put_slots(|symbol| (symbol % 8) as u8, &mut slots);
+                shares.put_slots(|symbol| symbol as u32, &mut slots);
                 prop_assert_eq!(slots.len(), 1 << shares.bits());
             }
         }

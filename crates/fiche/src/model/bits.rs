@@ -72,6 +72,8 @@ impl Padded {
 
     /// What loads from them.
     pub fn words(&self) -> Words<'_> {
+        // All that loads counts on it.
+        assert!(self.bytes.len() >= 8);
         Words { bytes: &self.bytes, last: self.bytes.len() - 8 }
     }
 }
@@ -80,15 +82,18 @@ impl Padded {
 #[derive(Clone, Copy)]
 pub(crate) struct Words<'a> {
     bytes: &'a [u8],
-    /// The last place with eight bytes behind it.
+    /// The last place with eight bytes from it on.
     last: usize,
 }
 
 impl Words<'_> {
     /// The eight bytes at `at`, or the last ones.
     #[inline(always)]
-    fn load(self, at: usize) -> u64 {
-        load_u64(self.bytes, at.min(self.last))
+    #[allow(unsafe_code)]
+    pub fn load(self, at: usize) -> u64 {
+        let at = at.min(self.last);
+        // SAFETY: eight bytes begin at the last place, as `words` saw to, and at any before it.
+        load_u64(unsafe { self.bytes.get_unchecked(at..at + 8) }, 0)
     }
 }
 
@@ -135,15 +140,6 @@ impl<const BACKWARD: bool> Bits<BACKWARD> {
         self.pos = match BACKWARD {
             true => self.pos.wrapping_sub(count as usize),
             false => self.pos + count as usize,
-        };
-    }
-
-    /// Goes back by as many as were skipped.
-    #[inline(always)]
-    pub fn unskip(&mut self, count: u32) {
-        self.pos = match BACKWARD {
-            true => self.pos.wrapping_add(count as usize),
-            false => self.pos.wrapping_sub(count as usize),
         };
     }
 

@@ -18,7 +18,7 @@
 //! section 2.1.
 
 use crate::error::{Error, Result};
-use crate::phrases::kernel::{Work, with_bit_counts};
+use crate::processor::{Work, with_bit_counts};
 
 /// A phrase: bytes `start..end` of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

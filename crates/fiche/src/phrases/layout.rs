@@ -29,8 +29,8 @@
 use crate::elias_fano::{EliasFano, Gap};
 use crate::error::{Error, Place, Result};
 use crate::phrases::extract::{From, Phrase, Phrases, copy};
-use crate::phrases::kernel::{Work, with_bit_counts};
 use crate::phrases::parse::Match;
+use crate::processor::{Work, with_bit_counts};
 use crate::wire::{Put, Take, crc32c, load_u64};
 
 /// What an error calls the bytes.

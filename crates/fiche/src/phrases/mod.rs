@@ -30,7 +30,6 @@
 mod extract;
 mod index;
 mod indexed;
-mod kernel;
 mod layout;
 mod parse;
 mod shallow;

@@ -4,9 +4,9 @@ use crate::codec::deflate::{Inflate, Input, Pause, Tokens};
 use crate::error::{Error, Place, Result};
 use crate::phrases::Coding;
 use crate::phrases::extract::copy;
-use crate::phrases::kernel::{Work, with_bit_counts};
 use crate::phrases::layout::MOST;
 use crate::phrases::parse::Match;
+use crate::processor::{Work, with_bit_counts};
 use crate::wire::{Take, load_u32};
 
 /// A phrase as it is written.

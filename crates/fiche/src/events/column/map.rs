@@ -105,11 +105,26 @@ impl Map {
     pub fn from(self, number: Number, integer: u64) -> u64 {
         match self {
             Map::Ordered { shift } => unordered(integer, number, number.bits() - shift) << shift,
-            Map::Decimal { places } => {
-                let whole = integer.wrapping_sub(1 << 53) as i64;
-                rounded(whole as f64 / TENS[places as usize], number)
-            }
-            Map::Grid { low, step } => rounded(integer as f64 * step + low, number),
+            scaled => scaled.scaled(number, scaled.whole(integer)),
+        }
+    }
+
+    /// The whole number that an integer of decimals or of a grid stands for.
+    #[inline(always)]
+    pub fn whole(self, integer: u64) -> i64 {
+        match self {
+            Map::Decimal { .. } => integer.wrapping_sub(1 << 53) as i64,
+            _ => integer as i64,
+        }
+    }
+
+    /// The number of such a whole number.
+    #[inline(always)]
+    pub fn scaled(self, number: Number, whole: i64) -> u64 {
+        match self {
+            Map::Ordered { .. } => 0,
+            Map::Decimal { places } => rounded(whole as f64 / TENS[places as usize], number),
+            Map::Grid { low, step } => rounded(whole as f64 * step + low, number),
         }
     }
 

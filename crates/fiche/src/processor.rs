@@ -1,16 +1,16 @@
-//! The loops of this module spend their time in counting bits, for which most processors have instructions that not
-//! all of their kind have.
+//! Loops that spend their time in counting bits and taking some of them, for which most processors have instructions that
+//! not all of their kind have.
 #![allow(unsafe_code)]
 
 /// What may be compiled twice. It has to be inlined, and what it calls, too: else it is compiled once.
-pub(super) trait Work {
+pub(crate) trait Work {
     type Done;
 
     fn run(self) -> Self::Done;
 }
 
 /// Does the work, by those instructions if they are there.
-pub(super) fn with_bit_counts<W: Work>(work: W) -> W::Done {
+pub(crate) fn with_bit_counts<W: Work>(work: W) -> W::Done {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "popcnt,bmi1,bmi2,lzcnt")]

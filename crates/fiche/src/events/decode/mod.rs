@@ -1,0 +1,427 @@
+//! Decodes packets, column by column: what is known of a model before, and what comes out of a packet.
+
+mod run;
+
+use std::ops::Range;
+
+use run::Packet;
+
+use super::batch::Batch;
+use super::column::map::Map;
+use super::column::{Base, Coder, Context, OTHER};
+use super::model::Model;
+use super::packet::Places;
+use super::schema::{Count, Layout, Number};
+use crate::error::{Error, Place, Result};
+use crate::model::{Padded, Slot};
+use crate::processor::with_bit_counts;
+use crate::wire::low_bytes;
+
+/// Bits that come at once.
+const AT_ONCE: u8 = 57;
+
+/// A table of a decoder: where its slots are, and two to how many bits those are.
+#[derive(Clone, Copy)]
+struct Table {
+    slots: u32,
+    mask: u16,
+    bits: u8,
+}
+
+/// What a symbol stands for, beside what its slots say.
+#[derive(Clone, Copy)]
+struct Symbol {
+    /// Of a bin the number of its first integer; where that is not enough, that integer.
+    base: u64,
+    /// By which map integers become numbers.
+    map: u8,
+    /// Of the place in the bin.
+    bits: u8,
+}
+
+/// What slots say of a symbol: its number among those of its column, its class, what to do, how far left the bits that follow
+/// stand in the number, and how many they are.
+#[derive(Clone, Copy)]
+struct About(u32);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The bits turn over some of the base's.
+    Plain = 0,
+    /// The number of the symbol is that of the copy.
+    Copy = 1,
+    /// The integer is found by a map, or by one and the value before; its bits may be more than come at once.
+    Mapped = 2,
+    /// The base and the bits are a whole number, of which a floating point number is made.
+    Scaled = 3,
+}
+
+impl About {
+    fn new(symbol: usize, class: u8, kind: Kind, bits: u8, shift: u8) -> About {
+        let fields = u32::from(class) << 9 | (kind as u32) << 12 | u32::from(shift) << 16;
+        About(symbol as u32 | fields | u32::from(bits) << 24)
+    }
+
+    #[inline(always)]
+    fn symbol(self) -> usize {
+        (self.0 & 0x1FF) as usize
+    }
+
+    #[inline(always)]
+    fn class(self) -> u8 {
+        (self.0 >> 9 & 7) as u8
+    }
+
+    #[inline(always)]
+    fn is_plain(self) -> bool {
+        self.0 & 3 << 12 == 0
+    }
+
+    #[inline(always)]
+    fn is(self, kind: Kind) -> bool {
+        self.0 >> 12 & 3 == kind as u32
+    }
+
+    #[inline(always)]
+    fn shift(self) -> u32 {
+        self.0 >> 16 & 0x3F
+    }
+
+    #[inline(always)]
+    fn bits(self) -> u32 {
+        self.0 >> 24
+    }
+}
+
+/// What a symbol of a column stands for, and what its slots say.
+fn symbol(coder: &Coder, symbol: usize) -> (Symbol, About) {
+    let number = coder.number;
+    let of = |kind, base, map, bits: u8, shift: u8| {
+        let at_once = if bits > AT_ONCE { 0 } else { bits };
+        let about = About::new(symbol, coder.class(symbol), kind, at_once, shift);
+        (Symbol { base, map, bits }, about)
+    };
+    let Some(bin) = symbol.checked_sub(coder.copies.len()) else {
+        return of(Kind::Copy, 0, 0, 0, 0);
+    };
+    let Some(bin) = coder.bins.get(bin) else {
+        // An escape is followed by all bits.
+        let kind = if number.bits() > AT_ONCE.into() { Kind::Mapped } else { Kind::Plain };
+        return of(kind, 0, ESCAPE, number.bits() as u8, 0);
+    };
+    let map = coder.maps[usize::from(bin.map)];
+    let base = map.from(number, bin.lower) & all_bits(number);
+    match map {
+        // Numbers of a bin have the same sign, so that each bit of the place turns over one of theirs.
+        Map::Ordered { shift }
+            if coder.base == Base::None
+                && u32::from(bin.bits) + shift < number.bits()
+                && bin.bits <= AT_ONCE =>
+        {
+            of(Kind::Plain, base, 0, bin.bits, shift as u8)
+        }
+        _ if coder.base == Base::None && bin.bits == 0 => of(Kind::Plain, base, 0, 0, 0),
+        Map::Decimal { .. } | Map::Grid { .. } if coder.base == Base::None => {
+            of(Kind::Scaled, map.whole(bin.lower) as u64, bin.map, bin.bits, 0)
+        }
+        _ => of(Kind::Mapped, bin.lower, bin.map, bin.bits, 0),
+    }
+}
+
+/// Instead of a map: the bits are the number.
+const ESCAPE: u8 = u8::MAX;
+/// Instead of a map: there is no such symbol.
+const MISSING: u8 = u8::MAX - 1;
+
+/// Bits that a number may have set.
+fn all_bits(number: Number) -> u64 {
+    u64::MAX >> (64 - number.bits())
+}
+
+/// A column of a decoder.
+struct Decoded {
+    number: Number,
+    all: u64,
+    chosen: Chosen,
+    /// Where its tables and symbols are among those of all.
+    tables: usize,
+    symbols: usize,
+    base: Base,
+    first: (u64, u32),
+    /// How many columns back those are that copies are of, and how many items ahead.
+    copies: Vec<(usize, isize)>,
+    maps: Vec<Map>,
+    /// All of its symbols are plain.
+    is_plain: bool,
+}
+
+/// What tables are chosen by.
+#[derive(Clone, Copy)]
+enum Chosen {
+    /// There is nothing to choose from: all values are this one, and have this class.
+    Constant(u64, u8),
+    Nothing,
+    /// The class of another column of the same level, so many back.
+    Class(usize),
+    /// That of one on the level above, behind so many others.
+    Above(usize),
+    Own,
+    Run,
+    Index,
+}
+
+/// A level of its own, and its columns.
+struct Step {
+    level: usize,
+    above: usize,
+    /// Counts are told by the column of the level above that so many are before.
+    count: Count,
+    /// Values that an item has.
+    values: u64,
+    /// It matters where items are in their lists.
+    is_placed: bool,
+    columns: Range<usize>,
+}
+
+/// Decodes packets of a model. Takes 8 KiB for each table of a column at most.
+///
+/// What tells values without looking whether it may counts on this: a column has a table for all that it may be chosen by; a table has
+/// a slot for each number up to its mask; the symbol that a slot names is one of its column's.
+pub(crate) struct Decoder {
+    steps: Vec<Step>,
+    columns: Vec<Decoded>,
+    tables: Vec<Table>,
+    slots: Vec<Slot>,
+    symbols: Vec<Symbol>,
+    /// Of each column of the layout where it has its values.
+    own: Vec<Own>,
+    levels: usize,
+    /// Values that a packet may have.
+    most: u64,
+    /// Some table has more than one symbol.
+    has_number: bool,
+}
+
+/// Where a column has its values: on which level, and how many columns of that are before.
+#[derive(Clone, Copy)]
+struct Own {
+    level: u32,
+    before: u32,
+}
+
+/// Values of a packet at most that a thread keeps the room of.
+const KEPT: usize = 1 << 18;
+
+/// What a decoder works with: one for each thread.
+#[derive(Default)]
+pub(crate) struct Room {
+    padded: Padded,
+    pub told: Told,
+    places: Places,
+    given: Vec<u8>,
+}
+
+/// The values of a packet, and which of them are wanted.
+#[derive(Default)]
+pub(crate) struct Told {
+    /// Column behind column. Behind those that were told there may be others, of which nothing is known.
+    values: Vec<u64>,
+    /// Those of their symbols.
+    classes: Vec<u8>,
+    /// Of each level.
+    items: Vec<Items>,
+}
+
+/// Items of a level in a packet: all, and from the first to the second of these those that are wanted.
+#[derive(Clone, Copy, Default)]
+struct Items {
+    all: usize,
+    from: usize,
+    to: usize,
+    /// Where the values of its first column begin.
+    start: usize,
+}
+
+impl Items {
+    #[inline(always)]
+    fn each(self, of: impl Fn(usize) -> usize) -> Items {
+        Items { all: of(self.all), from: of(self.from), to: of(self.to), start: 0 }
+    }
+}
+
+/// Which columns are wanted, and where their values go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sinks(Vec<usize>);
+
+impl Sinks {
+    /// The columns of a layout that are wanted.
+    pub fn new(columns: usize, wanted: impl Fn(usize) -> bool) -> Sinks {
+        Sinks((0..columns).filter(|&column| wanted(column)).collect())
+    }
+}
+
+impl Decoder {
+    pub fn new(layout: &Layout, model: &Model) -> Decoder {
+        let plan = &model.plan;
+        let levels = layout.levels().len();
+        let own = plan.columns.iter().map(|&column| {
+            let level = plan.level_of(layout, column);
+            let mine = &plan.items[level].columns;
+            let before = mine.iter().position(|&other| other == column);
+            Own { level: level as u32, before: before.unwrap_or(0) as u32 }
+        });
+        let mut decoder = Decoder {
+            steps: Vec::new(),
+            columns: Vec::new(),
+            tables: Vec::new(),
+            slots: Vec::new(),
+            symbols: Vec::new(),
+            own: own.collect(),
+            levels,
+            most: model.values,
+            has_number: false,
+        };
+        for (level, about) in layout.levels().iter().enumerate() {
+            if plan.levels[level] != level {
+                continue;
+            }
+            let first = decoder.columns.len();
+            for &column in &plan.items[level].columns {
+                if let Some(coder) = &model.coders[column] {
+                    decoder.push(column, coder);
+                }
+            }
+            let mine = &decoder.columns[first..];
+            let placed =
+                |column: &Decoded| matches!(column.chosen, Chosen::Above(_) | Chosen::Index);
+            decoder.steps.push(Step {
+                level,
+                above: about.parent.map_or(0, |parent| plan.levels[parent]),
+                count: match about.count {
+                    Count::Column(counts) => Count::Column(decoder.own[counts].before as usize),
+                    other => other,
+                },
+                values: plan.items[level].values,
+                is_placed: mine.iter().any(placed),
+                columns: first..decoder.columns.len(),
+            });
+        }
+        decoder.has_number = decoder.tables.iter().any(|table| table.bits > 0);
+        decoder
+    }
+
+    fn push(&mut self, column: usize, coder: &Coder) {
+        let mine = self.own[column];
+        let back = |other: usize| mine.before.saturating_sub(self.own[other].before) as usize;
+        let chosen = match coder.context {
+            Context::None => Chosen::Nothing,
+            Context::Class(other) if self.own[other].level == mine.level => {
+                Chosen::Class(back(other))
+            }
+            Context::Class(other) => Chosen::Above(self.own[other].before as usize),
+            Context::Own => Chosen::Own,
+            Context::Run => Chosen::Run,
+            Context::Index => Chosen::Index,
+        };
+        let copies = coder.copies.iter().map(|copied| (back(copied.column), copied.shift));
+        let copies = copies.collect();
+        let (symbols, abouts): (Vec<Symbol>, Vec<About>) =
+            (0..coder.symbols()).map(|number| symbol(coder, number)).unzip();
+        let is_plain = coder.base == Base::None && abouts.iter().all(|about| about.is(Kind::Plain));
+        let (tables, first) = (self.tables.len(), self.symbols.len());
+        let missing = About::new(symbols.len(), OTHER, Kind::Mapped, 0, 0);
+        let (contexts, mut all) = (coder.contexts(), true);
+        for context in 0..contexts {
+            let slots = self.slots.len() as u32;
+            let shares = coder.shares.get(context).and_then(Option::as_ref);
+            all &= shares.is_some();
+            let table = match shares {
+                Some(shares) => {
+                    shares.put_slots(|symbol| abouts[symbol].0, &mut self.slots);
+                    Table { slots, mask: (1 << shares.bits()) - 1, bits: shares.bits() as u8 }
+                }
+                None => {
+                    self.slots.push(Slot::alone(missing.0));
+                    Table { slots, mask: 0, bits: 0 }
+                }
+            };
+            self.tables.push(table);
+        }
+        let chosen = match (&symbols[..], chosen) {
+            ([one], Chosen::Nothing) if is_plain && all && one.bits == 0 => {
+                Chosen::Constant(one.base, coder.class(0))
+            }
+            _ => chosen,
+        };
+        self.symbols.extend(symbols);
+        self.symbols.push(Symbol { base: 0, map: MISSING, bits: 0 });
+        self.columns.push(Decoded {
+            number: coder.number,
+            all: all_bits(coder.number),
+            chosen,
+            tables,
+            symbols: first,
+            base: coder.base,
+            first: coder.first,
+            copies,
+            maps: coder.maps.clone(),
+            is_plain: is_plain && all,
+        });
+    }
+
+    /// Decodes a packet of so many events, of which those from the first to the second of these are wanted. `at` is where errors are
+    /// said to be.
+    pub fn decode(
+        &self,
+        stored: &[u8],
+        (from, to, all): (usize, usize, usize),
+        room: &mut Room,
+        at: Place,
+    ) -> Result<()> {
+        room.padded.fill(stored);
+        if room.told.values.len() > KEPT {
+            room.told = Told::default();
+        }
+        room.told.items.resize(self.levels, Items::default());
+        let events = Items { all, from, to, start: 0 };
+        let packet = Packet { decoder: self, len: stored.len(), events, room };
+        with_bit_counts(packet).ok_or(Error::Corrupt { what: "packet of events", at })
+    }
+
+    /// The values of a column that are wanted, of those that this decoder told.
+    #[inline(always)]
+    pub fn of<'a>(&self, told: &'a Told, column: usize) -> &'a [u64] {
+        let own = self.own[column];
+        let items = told.items[own.level as usize];
+        let start = items.start + own.before as usize * items.all;
+        &told.values[start + items.from..start + items.to]
+    }
+
+    /// Appends values that are wanted to columns of a batch.
+    pub fn put(&self, told: &Told, layout: &Layout, sinks: &Sinks, batch: &mut Batch) {
+        for &column in &sinks.0 {
+            let width = layout.columns()[column].number.width();
+            put(self.of(told, column), width, &mut batch.columns[column]);
+        }
+    }
+}
+
+/// Appends values as bytes.
+#[inline(always)]
+fn put(values: &[u64], width: usize, out: &mut Vec<u8>) {
+    match width {
+        1 => out.extend(values.iter().map(|&value| value as u8)),
+        2 => put_as::<2>(values, out),
+        4 => put_as::<4>(values, out),
+        _ => put_as::<8>(values, out),
+    }
+}
+
+#[inline(always)]
+fn put_as<const WIDTH: usize>(values: &[u64], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + WIDTH * values.len(), 0);
+    for (bytes, &value) in out[start..].chunks_exact_mut(WIDTH).zip(values) {
+        bytes.copy_from_slice(&low_bytes(value)[..WIDTH]);
+    }
+}
