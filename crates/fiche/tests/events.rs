@@ -151,7 +151,7 @@ fn slice(batch: &Batch, from: usize, to: usize) -> Vec<Vec<u8>> {
             }
         });
     }
-    let column = |(i, column): (usize, &fiche::events::Column)| {
+    let column = |(i, column): (usize, &Column)| {
         let (from, to) = ranges[column.level];
         let width = column.number.width();
         batch.bytes(i)[from * width..to * width].to_vec()

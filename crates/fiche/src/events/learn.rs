@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::batch::Batch;
-use super::column::bins::{Bin, cut};
+use super::column::bins::{Bin, cut, log2};
 use super::column::grid;
 use super::column::map::Map;
 use super::column::{Base, CLASSES, Coder, Context, Copied, MOST_COPIES, MOST_MAPS, OTHER};
@@ -304,7 +304,12 @@ impl<'a> Learner<'a> {
         if number.bits() == 1 || values.is_empty() {
             return vec![whole];
         }
-        let cost = |maps: &[Map]| binned(values, values.len(), number, maps, price).1;
+        // Maps differ by much where they differ: some values tell it.
+        const SOME: usize = 4096;
+        let step = (values.len() / SOME).max(1);
+        let some: Vec<u64> = values.iter().copied().step_by(step).collect();
+        let price = Price { bin: (price.bin / step as f64).max(5.0), bit: price.bit / step as f64 };
+        let cost = |maps: &[Map]| binned(&some, some.len(), number, maps, price).1;
         let mut best = (cost(&[whole]), vec![whole]);
         let mut try_those = |maps: Vec<Map>| {
             let bits = cost(&maps);
@@ -464,20 +469,16 @@ impl<'a> Learner<'a> {
         told.sort_unstable();
         let bins = cut_at_most(&told, values.len(), price);
         let firsts = values.len() - told.len();
-        (bins.0, bins.1 + firsts as f64 * f64::from(self.first(column, map).1))
+        // The range of all values may be some larger than that of these.
+        let bits = range((0..values.len()).map(integer)).1;
+        (bins.0, bins.1 + firsts as f64 * f64::from(bits))
     }
 
     /// The lowest integer of all values, and how many bits there are to the highest.
     fn first(&self, column: usize, map: Map) -> (u64, u32) {
         let number = self.layout.columns()[column].number;
         let (width, bytes) = (number.width(), self.batch.bytes(column));
-        let integers =
-            (0..bytes.len() / width).filter_map(|i| map.to(number, load(bytes, width, i)));
-        let (low, high) = integers.fold((u64::MAX, 0), |(low, high), m| (low.min(m), high.max(m)));
-        match high.checked_sub(low) {
-            Some(0) | None => (low.min(high), 0),
-            Some(range) => (low, range.ilog2() + 1),
-        }
+        range((0..bytes.len() / width).filter_map(|i| map.to(number, load(bytes, width, i))))
     }
 
     /// The symbol of each value that was looked at; `None` for those without one.
@@ -560,9 +561,9 @@ impl<'a> Learner<'a> {
             let bits = counts.chunks(all.max(1)).map(|counts| {
                 let total: u32 = counts.iter().sum();
                 let there = counts.iter().filter(|&&count| count > 0);
+                let total = log2(total as usize);
                 let bits = there.map(|&count| {
-                    let count = f64::from(count);
-                    count * (f64::from(total) / count).log2() + SYMBOL / seen.scale
+                    f64::from(count) * (total - log2(count as usize)) + SYMBOL / seen.scale
                 });
                 bits.sum::<f64>()
             });
@@ -610,6 +611,15 @@ impl<'a> Learner<'a> {
         }
         coder.context = best.1;
         self.classes[column] = classes;
+    }
+}
+
+/// The lowest of these, and how many bits there are to the highest.
+fn range(integers: impl Iterator<Item = u64>) -> (u64, u32) {
+    let (low, high) = integers.fold((u64::MAX, 0), |(low, high), m| (low.min(m), high.max(m)));
+    match high.checked_sub(low) {
+        Some(0) | None => (low.min(high), 0),
+        Some(range) => (low, range.ilog2() + 1),
     }
 }
 

@@ -370,7 +370,7 @@ impl Reader {
                 &own
             }
         };
-        loaded.decoder.put(&scratch.room.told, &self.0.layout, sinks, batch);
+        loaded.decoder.put(&scratch.room.told, sinks, batch);
         Ok(next)
     }
 

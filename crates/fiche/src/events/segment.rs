@@ -1,13 +1,13 @@
 //! Encodes a batch: learns a model, or takes the one before, tells all packets, counts, encodes, and sees whether the same comes back.
 
-use std::sync::Arc;
+use std::ops::Range;
 
 use super::batch::Batch;
-use super::decode::{Decoder, Room, Sinks};
+use super::decode::{Decoder, Room};
 use super::learn::{Learner, plan, starts};
 use super::model::{MOST_EVENTS, MOST_VALUES, Model, Plan};
 use super::schema::Layout;
-use super::tell::{Teller, Told};
+use super::tell::{Packets, Prices, Teller, Told};
 use crate::error::{Error, Place, Result};
 use crate::model::{Encoder, Shares};
 use crate::parallel::in_parts;
@@ -29,23 +29,13 @@ pub(super) struct Segment {
     pub model: Model,
     /// The model is the one that was given.
     pub is_old: bool,
-    pub packets: Vec<Vec<u8>>,
+    pub packets: Packets,
 }
 
-/// All packets told, and how often each symbol of each table was.
+/// All packets told, by parts, and how often each symbol of each table was.
 struct Counted {
     told: Vec<Told>,
     counts: Vec<Vec<u32>>,
-}
-
-/// A packet that is yet to be told or encoded.
-struct Job<T> {
-    number: usize,
-    out: Option<T>,
-}
-
-fn jobs<T>(count: usize) -> Vec<Job<T>> {
-    (0..count).map(|number| Job { number, out: None }).collect()
 }
 
 /// Tells all packets by a model. `None` where it has no symbol for a value.
@@ -57,19 +47,19 @@ fn count(
     threads: usize,
 ) -> Option<Counted> {
     let packets = starts[0].len() - 1;
-    let mut all = jobs::<Told>(packets);
-    let counts = in_parts(threads, &mut all, |part| {
-        let mut teller = Teller::new(layout, batch, model);
-        for job in part {
-            let of = |starts: &Vec<usize>, i: usize| starts.get(i).copied().unwrap_or(0);
-            let items = starts.iter().map(|at| (of(at, job.number), of(at, job.number + 1)));
-            job.out = Some(teller.tell(&items.collect::<Vec<_>>())?);
-        }
-        Some(teller.counts)
+    let len = packets.div_ceil(threads.max(1)).max(1);
+    let mut parts: Vec<Range<usize>> =
+        (0..packets).step_by(len).map(|from| from..packets.min(from + len)).collect();
+    let done = in_parts(threads, &mut parts, |parts| {
+        let mut teller = Teller::new(layout, batch, model, starts);
+        let told: Option<Vec<Told>> =
+            parts.iter().map(|packets| teller.tell(packets.clone())).collect();
+        Some((told?, teller.counts))
     });
-    let mut sum: Vec<Vec<u32>> = Vec::new();
-    for counts in counts {
-        let counts = counts?;
+    let (mut sum, mut all): (Vec<Vec<u32>>, Vec<Told>) = Default::default();
+    for part in done {
+        let (told, counts) = part?;
+        all.extend(told);
         if sum.is_empty() {
             sum = counts;
             continue;
@@ -78,8 +68,7 @@ fn count(
             sum.iter_mut().zip(counts).for_each(|(sum, &count)| *sum = sum.saturating_add(count));
         }
     }
-    let told: Option<Vec<Told>> = all.into_iter().map(|job| job.out).collect();
-    Some(Counted { told: told?, counts: sum })
+    Some(Counted { told: all, counts: sum })
 }
 
 /// The tables of all columns, in order.
@@ -88,53 +77,63 @@ fn tables(model: &Model) -> Vec<Option<&Shares>> {
     coders.flat_map(|coder| coder.shares.iter().map(Option::as_ref)).collect()
 }
 
+/// Some packets, encoded from the first of these on.
+struct Job<'a> {
+    first: usize,
+    told: &'a Told,
+}
+
 /// Encodes packets that were told, and decodes each of them again: what is not the same is not written.
 /// `None` where a symbol has no share.
 fn encode(
-    layout: &Arc<Layout>,
+    layout: &Layout,
     batch: &Batch,
     model: &Model,
     starts: &[Vec<usize>],
     told: &[Told],
     threads: usize,
-) -> Result<Option<Vec<Vec<u8>>>> {
+) -> Result<Option<Packets>> {
     let tables = tables(model);
-    let decoder = Decoder::new(layout, model);
-    let sinks = Sinks::new(layout.columns().len(), |_| true);
-    let mut all = jobs::<Vec<u8>>(told.len());
-    let done = in_parts(threads, &mut all, |part| {
+    let (decoder, prices) = (Decoder::new(layout, model), Prices::new(&tables));
+    let mut first = 0;
+    let mut jobs: Vec<Job<'_>> = told
+        .iter()
+        .map(|told| {
+            first += told.len();
+            Job { first: first - told.len(), told }
+        })
+        .collect();
+    let done = in_parts(threads, &mut jobs, |jobs| {
         let (mut encoder, mut room) = (Encoder::default(), Room::default());
-        let mut back = Batch::of(layout.clone());
-        for job in part {
-            let mut out = Vec::new();
-            if !told[job.number].put(&tables, &mut encoder, &mut out) {
-                return Ok(false);
+        let mut packets = Packets::default();
+        for (job, i) in jobs.iter().flat_map(|job| (0..job.told.len()).map(move |i| (job, i))) {
+            let start = packets.bytes.len();
+            if !job.told.put(i, &prices, &mut encoder, &mut packets.bytes) {
+                return Ok(None);
             }
-            back.clear();
-            let events = starts[0][job.number + 1] - starts[0][job.number];
-            let at = Place::Event { event: starts[0][job.number] as u64, pos: 0 };
-            let range = (0, events, events);
-            decoder.decode(&out, range, &mut room, at)?;
-            decoder.put(&room.told, layout, &sinks, &mut back);
-            let is_same = layout.columns().iter().enumerate().all(|(i, column)| {
-                let starts = &starts[model.plan.levels[column.level]];
-                let width = column.number.width();
-                let range = starts[job.number] * width..starts[job.number + 1] * width;
-                back.columns[i] == batch.columns[i][range]
-            });
-            if !is_same {
+            packets.ends.push(packets.bytes.len());
+            let packet = job.first + i;
+            let events = starts[0][packet + 1] - starts[0][packet];
+            let at = Place::Event { event: starts[0][packet] as u64, pos: 0 };
+            decoder.decode(&packets.bytes[start..], (0, events, events), &mut room, at)?;
+            // Columns without their own values are known to be the same as others.
+            if !decoder.is_same(&room.told, batch, |level| starts[level][packet]) {
                 return Err(Error::Corrupt { what: "packet of events as encoded", at });
             }
-            job.out = Some(out);
         }
-        Ok(true)
+        Ok(Some(packets))
     });
-    for is_done in done {
-        if !is_done? {
-            return Ok(None);
+    let mut all = Packets::default();
+    for packets in done {
+        let Some(packets) = packets? else { return Ok(None) };
+        let before = all.bytes.len();
+        all.ends.extend(packets.ends.iter().map(|end| before + end));
+        match before {
+            0 => all.bytes = packets.bytes,
+            _ => all.bytes.extend_from_slice(&packets.bytes),
         }
     }
-    Ok(all.into_iter().map(|job| job.out).collect())
+    Ok(Some(all))
 }
 
 /// Whether each event has no more values than a packet may have.
@@ -178,7 +177,7 @@ fn most_values(plan: &Plan, starts: &[Vec<usize>]) -> u64 {
 
 /// Encodes a batch that has been checked and has events. `before` is the model of the events before them, if there are any.
 pub(super) fn segment(
-    layout: &Arc<Layout>,
+    layout: &Layout,
     batch: &Batch,
     aim: &Aim,
     before: Option<&Model>,
@@ -219,7 +218,7 @@ pub(super) fn segment(
         set_shares(&mut model, &counted.counts);
         let packets = encode(layout, batch, &model, &starts, &counted.told, threads)?;
         let packets = packets.ok_or_else(failed)?;
-        let stored: usize = packets.iter().map(Vec::len).sum();
+        let stored = packets.bytes.len();
         let fitting = (aim.bytes.saturating_mul(batch.len()) / stored.max(1))
             .clamp(1, most)
             .next_power_of_two()
@@ -256,7 +255,7 @@ fn set_shares(model: &mut Model, counts: &[Vec<u32>]) {
 }
 
 /// The same by a model that is there, if it tells these events about as well as one of their own would.
-fn by_old(layout: &Arc<Layout>, batch: &Batch, model: &Model, threads: usize) -> Option<Segment> {
+fn by_old(layout: &Layout, batch: &Batch, model: &Model, threads: usize) -> Option<Segment> {
     let starts = starts(layout, &model.plan, batch, model.events);
     let model = model.clone();
     if most_values(&model.plan, &starts) > model.values {

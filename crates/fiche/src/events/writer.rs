@@ -8,6 +8,7 @@ use super::format::{Footer, PAGE, Page, PageRef, SegmentRef, put_block};
 use super::model::Model;
 use super::schema::{Layout, Schema};
 use super::segment::{Aim, check_events, segment};
+use super::tell::Packets;
 use crate::codec::Scratch;
 use crate::envelope::{
     Container, HEADER_LEN, Kind, MAX_DECODED, Section, SectionRef, header, trailer,
@@ -264,20 +265,21 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    fn write_packets(&mut self, packets: &[Vec<u8>], events: u64) -> Result<Vec<PageRef>> {
+    fn write_packets(&mut self, packets: &Packets, events: u64) -> Result<Vec<PageRef>> {
+        let packets: Vec<&[u8]> = packets.iter().collect();
         let (mut pages, mut blocks, mut first) = (Vec::new(), Vec::new(), self.pos);
         let (mut at, mut before) = (0, (0, 0));
         while at < packets.len() {
             // As many as fit, with what tells their lengths.
             let mut len = 16;
-            let fits = |packet: &&Vec<u8>| {
+            let fits = |packet: &&&[u8]| {
                 len += packet.len() + 2;
                 len <= self.options.block()
             };
             let count = packets[at..].iter().take_while(fits).count().max(1);
-            let those: Vec<&[u8]> = packets[at..at + count].iter().map(Vec::as_slice).collect();
+            let those = &packets[at..at + count];
             let mut block = Vec::with_capacity(len);
-            put_block(&mut block, self.pos, &those);
+            put_block(&mut block, self.pos, those);
             self.put(&block)?;
             at += count;
             blocks.push((self.pos, (at - before.0) as u64));

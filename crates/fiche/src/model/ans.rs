@@ -65,6 +65,11 @@ impl Shares {
         self.bits
     }
 
+    /// How many symbols there are.
+    pub fn count(&self) -> usize {
+        self.parts.len()
+    }
+
     /// What a symbol has: where its parts start, and how many they are.
     pub fn get(&self, symbol: usize) -> (u32, u32) {
         (self.starts[symbol].into(), self.parts[symbol].into())

@@ -37,10 +37,18 @@ pub(crate) fn cut(
 ) -> f64 {
     let (Some(&low), Some(&high)) = (sorted.first(), sorted.last()) else { return 0.0 };
     let root = 64 - (low ^ high).leading_zeros();
-    Cutter { total: total as f64, price, root, map, bins }.cut(sorted)
+    Cutter { total: log2(total), price, root, map, bins }.cut(sorted)
+}
+
+/// The logarithm of a count.
+pub(crate) fn log2(count: usize) -> f64 {
+    static FEW: std::sync::LazyLock<Vec<f64>> =
+        std::sync::LazyLock::new(|| (0..1 << 14).map(|n| f64::from(n).log2()).collect());
+    FEW.get(count).copied().unwrap_or_else(|| (count as f64).log2())
 }
 
 struct Cutter<'a> {
+    /// The logarithm of how many values there are.
     total: f64,
     price: (f64, f64),
     /// Bits of what holds them all.
@@ -55,7 +63,7 @@ impl Cutter<'_> {
         let n = sorted.len() as f64;
         let bits = 64 - (low ^ high).leading_zeros();
         let price = |bits: u32| self.price.0 + self.price.1 * f64::from(self.root - bits);
-        let alone = n * ((self.total / n).log2() + f64::from(bits)) + price(bits);
+        let alone = n * (self.total - log2(sorted.len()) + f64::from(bits)) + price(bits);
         let lower = low & !u64::MAX.checked_shr(64 - bits).unwrap_or(0);
         let whole = Bin { map: self.map, bits: bits as u8, lower };
         // However it is cut, it costs a bin more, and saves no more than the places.

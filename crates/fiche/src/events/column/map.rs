@@ -9,8 +9,6 @@ const TENS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
-/// Whole numbers up to this are held exactly, too.
-const WHOLE: f64 = (1u64 << 53) as f64;
 
 /// A way to make integers of numbers. Not all numbers can be told in each of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,6 +62,15 @@ fn rounded(value: f64, number: Number) -> u64 {
     }
 }
 
+/// The nearest whole number, if it is below 2^51: beyond that few decimals are told apart.
+#[inline(always)]
+fn nearest(value: f64) -> Option<i64> {
+    // So large that nothing is left behind the point.
+    const LARGE: f64 = 1.5 * (1u64 << 52) as f64;
+    let whole = (value + LARGE) - LARGE;
+    (whole.abs() < (1u64 << 51) as f64).then_some(whole as i64)
+}
+
 impl Map {
     /// The number of bits that integers have.
     pub fn width(self, number: Number) -> u32 {
@@ -83,18 +90,12 @@ impl Map {
                 return (lost == 0).then(|| ordered(bits >> shift, number, number.bits() - shift));
             }
             Map::Decimal { places } => {
-                let whole = (value(bits, number) * TENS[places as usize]).round();
-                if !(-WHOLE..WHOLE).contains(&whole) {
-                    return None;
-                }
-                (whole as i64 + (1 << 53)) as u64
+                let whole = nearest(value(bits, number) * TENS[places as usize])?;
+                (whole + (1 << 53)) as u64
             }
             Map::Grid { low, step } => {
-                let steps = ((value(bits, number) - low) / step).round();
-                if !(0.0..=f64::from(u32::MAX)).contains(&steps) {
-                    return None;
-                }
-                steps as u64
+                let steps = nearest((value(bits, number) - low) / step)?;
+                u64::from(u32::try_from(steps).ok()?)
             }
         };
         (self.from(number, integer) == bits).then_some(integer)

@@ -10,7 +10,7 @@ use super::batch::Batch;
 use super::column::map::Map;
 use super::column::{Base, Coder, Context, OTHER};
 use super::model::Model;
-use super::packet::Places;
+use super::packet::{Places, load};
 use super::schema::{Count, Layout, Number};
 use crate::error::{Error, Place, Result};
 use crate::model::{Padded, Slot};
@@ -106,7 +106,8 @@ fn symbol(coder: &Coder, symbol: usize) -> (Symbol, About) {
     };
     let Some(bin) = coder.bins.get(bin) else {
         // An escape is followed by all bits.
-        let kind = if number.bits() > AT_ONCE.into() { Kind::Mapped } else { Kind::Plain };
+        let is_plain = coder.base == Base::None && number.bits() <= AT_ONCE.into();
+        let kind = if is_plain { Kind::Plain } else { Kind::Mapped };
         return of(kind, 0, ESCAPE, number.bits() as u8, 0);
     };
     let map = coder.maps[usize::from(bin.map)];
@@ -140,6 +141,7 @@ fn all_bits(number: Number) -> u64 {
 
 /// A column of a decoder.
 struct Decoded {
+    column: usize,
     number: Number,
     all: u64,
     chosen: Chosen,
@@ -207,6 +209,8 @@ pub(crate) struct Decoder {
 struct Own {
     level: u32,
     before: u32,
+    /// Bytes of a value.
+    width: u32,
 }
 
 /// Values of a packet at most that a thread keeps the room of.
@@ -268,7 +272,8 @@ impl Decoder {
             let level = plan.level_of(layout, column);
             let mine = &plan.items[level].columns;
             let before = mine.iter().position(|&other| other == column);
-            Own { level: level as u32, before: before.unwrap_or(0) as u32 }
+            let width = layout.columns()[column].number.width() as u32;
+            Own { level: level as u32, before: before.unwrap_or(0) as u32, width }
         });
         let mut decoder = Decoder {
             steps: Vec::new(),
@@ -356,6 +361,7 @@ impl Decoder {
         self.symbols.extend(symbols);
         self.symbols.push(Symbol { base: 0, map: MISSING, bits: 0 });
         self.columns.push(Decoded {
+            column,
             number: coder.number,
             all: all_bits(coder.number),
             chosen,
@@ -397,20 +403,49 @@ impl Decoder {
         &told.values[start + items.from..start + items.to]
     }
 
+    /// Whether the columns that have their own values were told as they are in a batch, where each level has its first item.
+    pub fn is_same(&self, told: &Told, batch: &Batch, first: impl Fn(usize) -> usize) -> bool {
+        self.steps.iter().all(|step| {
+            let (items, from) = (told.items[step.level], first(step.level));
+            let columns = self.columns[step.columns.clone()].iter().enumerate();
+            let mut same = columns.map(|(i, column)| {
+                let values = &told.values[items.start + i * items.all..][..items.all];
+                let width = column.number.width();
+                let bytes = batch.columns[column.column].get(from * width..).unwrap_or_default();
+                match width {
+                    1 => are_same::<1>(values, bytes),
+                    2 => are_same::<2>(values, bytes),
+                    4 => are_same::<4>(values, bytes),
+                    _ => are_same::<8>(values, bytes),
+                }
+            });
+            same.all(|same| same)
+        })
+    }
+
     /// Appends values that are wanted to columns of a batch.
-    pub fn put(&self, told: &Told, layout: &Layout, sinks: &Sinks, batch: &mut Batch) {
+    pub fn put(&self, told: &Told, sinks: &Sinks, batch: &mut Batch) {
         for &column in &sinks.0 {
-            let width = layout.columns()[column].number.width();
+            let width = self.own[column].width;
             put(self.of(told, column), width, &mut batch.columns[column]);
         }
     }
 }
 
+/// Whether values are those that bytes begin with.
+#[inline(always)]
+fn are_same<const WIDTH: usize>(values: &[u64], bytes: &[u8]) -> bool {
+    let Some(bytes) = bytes.get(..WIDTH * values.len()) else { return false };
+    // In one go, without a branch for each.
+    let differ = |sum: u64, (i, &value): (usize, &u64)| sum | value ^ load(bytes, WIDTH, i);
+    values.iter().enumerate().fold(0, differ) == 0
+}
+
 /// Appends values as bytes.
 #[inline(always)]
-fn put(values: &[u64], width: usize, out: &mut Vec<u8>) {
+fn put(values: &[u64], width: u32, out: &mut Vec<u8>) {
     match width {
-        1 => out.extend(values.iter().map(|&value| value as u8)),
+        1 => put_as::<1>(values, out),
         2 => put_as::<2>(values, out),
         4 => put_as::<4>(values, out),
         _ => put_as::<8>(values, out),
@@ -419,6 +454,10 @@ fn put(values: &[u64], width: usize, out: &mut Vec<u8>) {
 
 #[inline(always)]
 fn put_as<const WIDTH: usize>(values: &[u64], out: &mut Vec<u8>) {
+    // Few are not worth a call that makes room.
+    if let [value] = values {
+        return out.extend_from_slice(&low_bytes(*value)[..WIDTH]);
+    }
     let start = out.len();
     out.resize(start + WIDTH * values.len(), 0);
     for (bytes, &value) in out[start..].chunks_exact_mut(WIDTH).zip(values) {

@@ -195,11 +195,12 @@ impl Run<'_> {
         let words = self.words;
         let (mut number, mut next, mut bits) = (self.number, self.next, self.bits);
         let (mut class, mut run) = (OTHER, 0);
-        let mut start = 0;
+        // With a base, the integer before.
+        let (mut start, mut before) = (0, 0);
         if !PLAIN && about.base != Base::None && !out.is_empty() {
             let (low, count) = about.first;
-            let integer = low.wrapping_add(take(&mut bits, words, count));
-            out[0] = about.maps[0].from(about.number, integer) & about.all;
+            before = low.wrapping_add(take(&mut bits, words, count));
+            out[0] = about.maps[0].from(about.number, before) & about.all;
             classes[0] = OTHER;
             start = 1;
         }
@@ -244,8 +245,7 @@ impl Run<'_> {
                             ..=AT_ONCE => place,
                             more => take(&mut bits, words, more.into()),
                         };
-                        let before = if row > 0 { out[row - 1] } else { 0 };
-                        value = about.mapped(symbol, place, before);
+                        (value, before) = about.mapped(symbol, place, before);
                     }
                 }
             }
@@ -282,22 +282,19 @@ impl Column<'_> {
 }
 
 impl Decoded {
-    /// The value of a place in a bin, behind another value.
-    #[inline(never)]
-    fn mapped(&self, symbol: &Symbol, place: u64, before: u64) -> u64 {
+    /// The value of a place in a bin, and its integer, behind another of this integer.
+    #[inline(always)]
+    fn mapped(&self, symbol: &Symbol, place: u64, before: u64) -> (u64, u64) {
         if symbol.map == ESCAPE {
-            return place;
+            return (place, 0);
         }
         let map = self.maps[usize::from(symbol.map)];
-        let integer = symbol.base.wrapping_add(place);
+        let told = symbol.base.wrapping_add(place);
         let integer = match self.base {
-            Base::None => integer,
-            base => {
-                let before = map.to(self.number, before).unwrap_or(0);
-                based(base, map, self.number, integer, before, true)
-            }
+            Base::None => told,
+            base => based(base, map, self.number, told, before, true),
         };
-        map.from(self.number, integer) & self.all
+        (map.from(self.number, integer) & self.all, integer)
     }
 }
 
