@@ -46,7 +46,7 @@ python:
 	    PATH="$$PWD/target/debug:$$PATH" $(VENV)/bin/python -m pytest -q -rs crates/fiche-python/tests && \
 	    $(VENV)/bin/python -m pytest -q --doctest-modules --pyargs fiche && \
 	    PATH="$$PWD/target/debug:$$PATH" $(VENV)/bin/python -m pytest -q --doctest-glob='*.md' \
-	        docs/guide/src/python.md docs/guide/src/remote.md && \
+	        docs/guide/src/events.md docs/guide/src/python.md docs/guide/src/remote.md && \
 	    $(VENV)/bin/python -m mypy.stubtest fiche --ignore-missing-stub --mypy-config-file pyproject.toml \
 	        --allowlist crates/fiche-python/tests/stubtest-allowlist.txt; \
 	else echo "SKIP: the Python package: no Python environment"; fi

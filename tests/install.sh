@@ -59,7 +59,7 @@ if [ -x "$venv/bin/python" ]; then
         { echo "SKIP: the Python modules blake3 and zstandard could not be installed"; rm -rf "$venv"; }
 fi
 if [ -x "$venv/bin/python" ]; then
-    modules="boto3 fsspec hypothesis indexed_gzip moto[server] mypy numcodecs pandas pyarrow pytest xarray zarr"
+    modules="awkward boto3 fsspec hypothesis indexed_gzip moto[server] mypy numcodecs pandas pyarrow pytest uproot xarray zarr"
     for module in $modules; do
         "$venv/bin/python" -c "import ${module%%[*}" 2>/dev/null ||
             "$venv/bin/pip" install --quiet --disable-pip-version-check "$module" ||

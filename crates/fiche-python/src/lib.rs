@@ -6,6 +6,7 @@ mod buffer;
 mod bytes;
 mod codec;
 mod error;
+mod events;
 mod options;
 mod pack;
 mod reader;
@@ -25,6 +26,9 @@ fn _fiche(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<stream::Stream>()?;
     module.add_class::<records::Records>()?;
     module.add_class::<writer::Writer>()?;
+    module.add_class::<events::EventReader>()?;
+    module.add_class::<events::EventWriter>()?;
+    module.add_function(wrap_pyfunction!(events::event_type, module)?)?;
     module.add_function(wrap_pyfunction!(stream::open, module)?)?;
     module.add_function(wrap_pyfunction!(reader::forked, module)?)?;
     module.add_function(wrap_pyfunction!(reader::reopen, module)?)?;

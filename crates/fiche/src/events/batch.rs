@@ -230,7 +230,7 @@ impl Batch {
                     // Of a column that was not read nothing is there.
                     above(parent).map(|at| sums.get(at).copied().unwrap_or(0)).collect()
                 }
-                _ => (0..=self.len).collect(),
+                _ => (0..=self.len()).collect(),
             });
         }
         for (i, column) in self.layout.columns().iter().enumerate().filter(|(i, _)| wanted[*i]) {

@@ -38,6 +38,7 @@ mod reader;
 mod schema;
 mod segment;
 mod tell;
+mod types;
 mod writer;
 
 pub use batch::{Batch, Value};

@@ -23,6 +23,14 @@ pub struct Columns {
     is_all: bool,
 }
 
+impl Columns {
+    /// Whether a column is one of them.
+    #[must_use]
+    pub fn has(&self, column: usize) -> bool {
+        self.wanted.get(column).copied().unwrap_or(false)
+    }
+}
+
 /// Reads events, from any thread.
 #[derive(Clone)]
 pub struct Reader(Arc<Inner>);
@@ -215,6 +223,12 @@ impl Reader {
     #[must_use]
     pub fn len(&self) -> u64 {
         self.0.firsts.last().copied().unwrap_or(0)
+    }
+
+    /// Whether all of it lies in memory, so that an event is there in less than a microsecond.
+    #[must_use]
+    pub fn is_in_memory(&self) -> bool {
+        self.0.source.as_bytes().is_some()
     }
 
     /// True where there is none.

@@ -1,5 +1,6 @@
 //! Encodes a batch: learns a model, or takes the one before, tells all packets, counts, encodes, and sees whether the same comes back.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::batch::Batch;
@@ -20,6 +21,8 @@ pub(super) struct Aim {
     /// Values of one, about, and events at most.
     pub values: usize,
     pub events: usize,
+    /// Twice as many values where that saves this part of the bytes.
+    pub worth: Option<f64>,
     /// Exactly so many.
     pub exactly: Option<usize>,
 }
@@ -192,7 +195,14 @@ pub(super) fn segment(
     let values = own_values(layout, &plan, batch);
     let by_values =
         aim.values.saturating_mul(batch.len()).checked_div(values).unwrap_or(aim.events);
-    let most = aim.events.min(1 << by_values.max(1).ilog2()).min(MOST_EVENTS);
+    let mut most = aim.events.min(1 << by_values.max(1).ilog2()).min(MOST_EVENTS);
+    if let (Some(worth), None, true) = (aim.worth, aim.exactly, most < aim.events) {
+        let some = some_of(batch);
+        let bits = |events| price(layout, &plan, &some, events, threads);
+        if let (Some(one), Some(two)) = (bits(most), bits(2 * most)) {
+            most *= if two < (1.0 - worth) * one { 2 } else { 1 };
+        }
+    }
     // A third of what there is, for all that is known now.
     let guess =
         (3 * aim.bytes).saturating_mul(batch.len()).checked_div(batch.size()).unwrap_or(most);
@@ -230,6 +240,37 @@ pub(super) fn segment(
         events = fitting;
     }
     Err(Error::invalid("no packets"))
+}
+
+/// The first events of a batch, up to some bytes.
+fn some_of(batch: &Batch) -> Cow<'_, Batch> {
+    const SOME: usize = 1 << 19;
+    let events = (batch.len() as u128 * SOME as u128).checked_div(batch.size() as u128);
+    let events = events.map_or(batch.len(), |events| batch.len().min(events as usize).max(1));
+    if events >= batch.len() {
+        return Cow::Borrowed(batch);
+    }
+    let wanted = vec![true; batch.layout().columns().len()];
+    Cow::Owned(batch.pick(&(0..events).collect::<Vec<_>>(), &wanted))
+}
+
+/// Bits that a batch takes in packets of so many events, about.
+fn price(
+    layout: &Layout,
+    plan: &Plan,
+    batch: &Batch,
+    events: usize,
+    threads: usize,
+) -> Option<f64> {
+    /// A number that is to be the first one at the end, the rest of a byte, and what tells its length.
+    const PACKET: f64 = 36.0;
+    let starts = starts(layout, plan, batch, events);
+    let coders = Learner::new(layout, plan, batch, &starts).coders();
+    let model = Model { events, values: MOST_VALUES, plan: plan.clone(), coders };
+    let counted = count(layout, batch, &model, &starts, threads)?;
+    let symbols = counted.counts.iter().map(|counts| Shares::new(counts).cost(counts));
+    let bits = counted.told.iter().map(|told| 8.0 * told.bits() as f64);
+    Some(symbols.sum::<f64>() + bits.sum::<f64>() + PACKET * (starts[0].len() - 1) as f64)
 }
 
 /// The shares of symbols that were told so often; what was not told at all is left out.

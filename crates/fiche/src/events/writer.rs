@@ -21,7 +21,7 @@ use crate::wire::Take;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {
-    /// Single events: packets of some 64 values, or 256 bytes; blocks of 4 KiB.
+    /// Single events: packets of some 64 values, or twice as many where that saves much; blocks of 4 KiB.
     #[default]
     Event,
     /// Some events at a time: packets of some 8,192 values, or 4 KiB; blocks of 64 KiB.
@@ -77,12 +77,12 @@ impl Options {
     }
 
     fn aim(&self) -> Aim {
-        let (bytes, values, events) = match self.access {
-            Access::Event => (256, 64, 256),
-            Access::Block => (4 << 10, 1 << 13, 4096),
-            Access::Scan => (64 << 10, 1 << 18, 1 << 16),
+        let (bytes, values, events, worth) = match self.access {
+            Access::Event => (256, 64, 256, Some(0.08)),
+            Access::Block => (4 << 10, 1 << 13, 4096, None),
+            Access::Scan => (64 << 10, 1 << 18, 1 << 16, None),
         };
-        Aim { bytes, values, events, exactly: self.packet }
+        Aim { bytes, values, events, worth, exactly: self.packet }
     }
 
     fn block(&self) -> usize {

@@ -1,0 +1,459 @@
+"""Events: records with columns, of which any one is read on its own.
+
+>>> import fiche.events, tempfile, pathlib
+>>> import numpy as np
+>>> path = pathlib.Path(tempfile.mkdtemp()) / "run.fiche"
+>>> with fiche.events.create(path) as writer:
+...     writer.extend({"run": np.arange(1000) // 100, "pt": [np.full(i % 3, 0.5, "f4") for i in range(1000)]})
+>>> events = fiche.events.open(path)
+>>> len(events), events.typenames()
+(1000, {'run': 'int64', 'pt': 'var * float32'})
+>>> events[722]
+{'run': 7, 'pt': [0.5, 0.5]}
+>>> events.take([9, 722], library="np")["run"]
+array([0, 7])
+
+Names are uproot's where it has them: `keys`, `typenames`, `num_entries`, `show`, `arrays`, `iterate`, `extend`.
+"""
+
+import collections.abc
+import json as _json
+import os
+import sys
+
+import numpy as np
+
+from .. import _fiche
+from . import _types
+
+__all__ = ["Reader", "Writer", "create", "open", "recreate"]
+
+# Changed in a child process: locks of threads that are not there any more may be held in it.
+_process = [0]
+
+
+def _forked():
+    _process[0] += 1
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def open(source):
+    """Opens a file of events: a path, a URL, an object with `read` and `seek`, or bytes.
+
+    Raises `OSError`; `CorruptError` for what is none; `UnsupportedError` for a newer one.
+    """
+    return Reader(source)
+
+
+def create(output, fields=None, *, access="event", packet=None, threads=None, notes=None, overwrite=False):
+    """Begins a file of events at a path, where it appears when it is whole, or into an object with `write`.
+
+    `fields` are names and types, as `{"run": "uint32", "pt": "var * float32"}`; without them they are those of the first events
+    that come. Types are numbers by numpy's names, `var * T`, `3 * T`, `?T`, `{name: T}`, `string`, `bytes`.
+
+    `access` is what reads are to be fast: of an `"event"`, of a `"block"` of some, or of all in a `"scan"`; the less is read at once, the more
+    bytes the file has. `packet`: how many events are decoded for one, instead. `notes`: texts that are kept with the file.
+    """
+    return Writer(
+        output,
+        fields,
+        access=access,
+        packet=packet,
+        threads=threads,
+        notes=notes,
+        overwrite=overwrite,
+    )
+
+
+def recreate(output, fields=None, **options):
+    """As `create`, but what is there under the name is replaced."""
+    return create(output, fields, overwrite=True, **options)
+
+
+def _library(library):
+    """The library that is meant; awkward, or numpy where that is not installed, when nothing is said."""
+    if library is None:
+        try:
+            import awkward  # noqa: F401
+        except ImportError:
+            return "np"
+        return "ak"
+    if library not in ("np", "ak", "pa", "pd"):
+        raise ValueError(f'library is "np", "ak", "pa" or "pd", not {library!r}')
+    return library
+
+
+class Reader(collections.abc.Sequence):
+    """Events that are open for reading. Any number of threads may read at once; a reader of a path or URL can be pickled."""
+
+    def __init__(self, source):
+        self._source = os.fspath(source) if isinstance(source, os.PathLike) else source
+        self._process = _process[0]
+        self._native = _fiche._EventReader(self._source)
+        fields, notes = self._native.fields()
+        self._fields = {name: (text, what, dict(some)) for name, text, what, some in fields}
+        self._numbers = {name: i for i, name in enumerate(self._fields)}
+        self.notes = dict(notes)
+
+    @property
+    def _reader(self):
+        if self._process != _process[0]:
+            self._native = _fiche._EventReader(self._source)
+            self._process = _process[0]
+        return self._native
+
+    def __reduce__(self):
+        if not isinstance(self._source, str):
+            raise TypeError("only events of a path or a URL can be pickled")
+        return Reader, (self._source,)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def __len__(self):
+        return len(self._native)
+
+    def __repr__(self):
+        return f"<fiche.events.Reader of {len(self):,} events, {len(self._fields)} fields>"
+
+    @property
+    def num_entries(self):
+        """How many events there are."""
+        return len(self)
+
+    def keys(self):
+        """The names of all fields."""
+        return list(self._fields)
+
+    def typenames(self):
+        """The types of all fields, by their names."""
+        return {name: text for name, (text, _, _) in self._fields.items()}
+
+    def field_notes(self, name):
+        """What is kept with a field, as texts by what they are about."""
+        return dict(self._fields[name][2])
+
+    def show(self, stream=sys.stdout):
+        """Prints names and types."""
+        width = max([len(name) for name in self._fields] + [4])
+        print(f"{'name':{width}} | type", file=stream)
+        print(f"{'-' * width}-+-----", file=stream)
+        for name, (text, _, _) in self._fields.items():
+            print(f"{name:{width}} | {text}", file=stream)
+
+    def __getitem__(self, which):
+        """An event by its number, as a dictionary; events of a slice or a list of numbers, as `arrays` and `take` give them; a field by its
+        name."""
+        if type(which) is int and which >= 0:
+            return self._reader.event(which)
+        if isinstance(which, str):
+            return self.arrays([which])[which]
+        if isinstance(which, slice):
+            start, stop, step = which.indices(len(self))
+            if step == 1:
+                return self.arrays(entry_start=start, entry_stop=max(start, stop))
+            return self.take(range(start, stop, step))
+        try:
+            number = which.__index__()
+        except (AttributeError, TypeError):
+            return self.take(which)
+        return self.event(number)
+
+    def event(self, number, names=None):
+        """An event as a dictionary of values, lists, texts; of all fields, or some."""
+        if number < 0:
+            number += len(self)
+        if not 0 <= number < len(self):
+            raise IndexError(f"there is no event {number}: there are {len(self)}")
+        if names is None:
+            return self._reader.event(number)
+        return self._reader.event(number, [self._numbers[name] for name in self._names(names)])
+
+    def _names(self, names):
+        """Names of fields, some of which may have been given as patterns."""
+        if names is None:
+            return list(self._fields)
+        names = [names] if isinstance(names, str) else list(names)
+        chosen = {}
+        for name in names:
+            if name in self._fields:
+                chosen[name] = None
+                continue
+            import fnmatch
+
+            found = [field for field in self._fields if fnmatch.fnmatchcase(field, name)]
+            if not found:
+                raise KeyError(f"there is no field {name!r}")
+            chosen.update(dict.fromkeys(found))
+        return list(chosen)
+
+    def arrays(self, names=None, *, entry_start=None, entry_stop=None, library=None):
+        """Fields of events of a range, all unless this says otherwise.
+
+        `library`: `"ak"` for an awkward array of records; `"np"` for a dictionary of arrays, of jagged fields with arrays in them; `"pa"` for a
+        table of Arrow; `"pd"` for a frame of pandas. Patterns with `*` in `names` stand for all fields that fit.
+        """
+        start, stop, _ = slice(entry_start, entry_stop).indices(len(self))
+        stop = max(start, stop)
+        names = self._names(names)
+        columns = self._reader.read(start, stop, names)
+        return self._made(columns, names, stop - start, library)
+
+    def take(self, indices, names=None, *, library=None):
+        """Events by their numbers, in this order, as `arrays` gives them. Each packet is decoded once; numbers below 0 count from the end."""
+        if isinstance(indices, range | list | tuple) and len(indices) == 0:
+            indices = np.zeros(0, np.int64)
+        numbers = np.asarray(indices)
+        if numbers.dtype == bool:
+            if numbers.shape != (len(self),):
+                raise ValueError("a mask has as many items as there are events")
+            numbers = np.flatnonzero(numbers)
+        if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+            raise TypeError("numbers of events are a list of integers")
+        if numbers.dtype.kind == "i":
+            numbers = np.where(numbers < 0, numbers + len(self), numbers)
+        if numbers.size and (numbers.min() < 0 or numbers.max() >= len(self)):
+            raise IndexError(f"numbers of events are below {len(self)}")
+        names = self._names(names)
+        columns = self._reader.take(np.ascontiguousarray(numbers, np.uint64), names)
+        return self._made(columns, names, len(numbers), library)
+
+    def iterate(self, names=None, *, step_size="100 MB", library=None, report=False, entry_start=None, entry_stop=None):
+        """Fields of some events at a time: of so many, or of so many bytes of memory.
+
+        With `report`, pairs of these and the numbers of the first event and the one behind the last.
+        """
+        start, stop, _ = slice(entry_start, entry_stop).indices(len(self))
+        step = self._step(step_size, start, stop, self._names(names))
+        for first in range(start, stop, step):
+            last = min(first + step, stop)
+            some = self.arrays(names, entry_start=first, entry_stop=last, library=library)
+            yield (some, (first, last)) if report else some
+
+    def _step(self, step_size, start, stop, names):
+        if not isinstance(step_size, str):
+            return max(1, int(step_size))
+        number, unit = step_size.rstrip("B").strip(), 1
+        for letter, size in (("k", 1e3), ("K", 1e3), ("M", 1e6), ("G", 1e9)):
+            if number.endswith(letter):
+                number, unit = number[:-1], size
+        size = float(number) * unit
+        some = min(stop, start + 256)
+        if some <= start:
+            return 1
+        seen = self._reader.read(start, some, names)
+        each = sum(len(column) for column in seen if column is not None) / (some - start)
+        return max(1, int(size / max(each, 1)))
+
+    def _columns(self, columns, names):
+        """Of each of these fields its type and its columns as arrays."""
+        at, wanted = 0, set(names)
+        found = {}
+        for name, (_, what, _) in self._fields.items():
+            kinds = _types.dtypes(what)
+            if name in wanted:
+                pairs = zip(columns[at : at + len(kinds)], kinds, strict=True)
+                found[name] = what, iter([np.frombuffer(column, kind) for column, kind in pairs])
+            at += len(kinds)
+        return [(name, *found[name]) for name in names]
+
+    def _made(self, columns, names, count, library):
+        library = _library(library)
+        columns = self._columns(columns, names)
+        if library == "ak":
+            import awkward as ak
+
+            from ._awkward import _layout
+
+            layouts = [_layout(what, some, count) for _, what, some in columns]
+            return ak.Array(ak.contents.RecordArray(layouts, names, count))
+        if library == "np" or library == "pd" and all(what[0] == "number" for _, what, _ in columns):
+            from ._numpy import array
+
+            made = {name: array(what, some, count) for name, what, some in columns}
+            if library == "np":
+                return made
+            import pandas as pd
+
+            return pd.DataFrame(made, index=range(count))
+        import pyarrow as pa
+
+        from ._arrow import array as of_arrow
+
+        made = [of_arrow(what, some, count) for _, what, some in columns]
+        table = pa.table(made, names=names) if made else pa.table({})
+        return table.to_pandas() if library == "pd" else table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        import pyarrow as pa
+
+        first = self.arrays(entry_stop=0, library="pa")
+        batches = (
+            batch for table in self.iterate(library="pa") for batch in table.combine_chunks().to_batches()
+        )
+        reader = pa.RecordBatchReader.from_batches(first.schema, batches)
+        return reader.__arrow_c_stream__(requested_schema)
+
+
+def _fields_of(events):
+    """Names, and types and columns of what was given, and how many events it has."""
+    module = type(events).__module__.partition(".")[0]
+    if module == "awkward":
+        import awkward as ak
+
+        from ._awkward import columns
+
+        if not events.fields:
+            raise TypeError("an awkward array of events has fields")
+        found = {name: columns(ak.to_layout(events)[name], name) for name in events.fields}
+        return found, len(events)
+    if module == "pandas":
+        import pyarrow as pa
+
+        events = pa.Table.from_pandas(events, preserve_index=False)
+    elif hasattr(events, "__arrow_c_stream__") and module != "pyarrow":
+        import pyarrow as pa
+
+        events = pa.table(events)
+    elif hasattr(events, "__arrow_c_array__") and module != "pyarrow":
+        import pyarrow as pa
+
+        events = pa.record_batch(events)
+    if type(events).__module__.partition(".")[0] == "pyarrow":
+        from ._arrow import columns as of_arrow
+
+        names = events.schema.names
+        return {name: of_arrow(events.column(i), name) for i, name in enumerate(names)}, events.num_rows
+    if isinstance(events, np.ndarray) and events.dtype.names is not None:
+        events = {name: events[name] for name in events.dtype.names}
+    if not isinstance(events, collections.abc.Mapping):
+        raise TypeError("events are a mapping of names to arrays, an awkward array, a frame or a table")
+    found, counts = {}, {}
+    for name, array in events.items():
+        if type(array).__module__.partition(".")[0] == "awkward":
+            from ._awkward import columns as of_awkward
+
+            found[name] = of_awkward(array, name)
+        else:
+            from ._numpy import columns as of_numpy
+
+            if isinstance(array, list | tuple):
+                made = np.empty(len(array), object)
+                made[:] = array
+                array = made
+            found[name] = of_numpy(array, name)
+        counts[name] = len(array)
+    if len(set(counts.values())) > 1:
+        raise ValueError(f"fields of other numbers of events: {counts}")
+    return found, next(iter(counts.values()), 0)
+
+
+class Writer:
+    """Writes events, some at a time. A file appears under its name when all went well, and not before."""
+
+    def __init__(self, output, fields, *, access, packet, threads, notes, overwrite):
+        self._options = output, access, packet, threads, overwrite
+        self._notes = notes or {}
+        self._writer = None
+        self._is_over = False
+        self._field_notes = {}
+        self.num_entries = 0
+        if access not in ("event", "block", "scan"):
+            raise ValueError(f'access is "event", "block" or "scan", not {access!r}')
+        if fields is not None:
+            self._begin({name: _fiche._event_type(what) for name, what in dict(fields).items()})
+
+    def _begin(self, types):
+        output, access, packet, threads, overwrite = self._options
+        fields = [
+            (name, _types.text(what), list(self._field_notes.get(name, {}).items()))
+            for name, what in types.items()
+        ]
+        notes = [(str(name), value if isinstance(value, str) else _json.dumps(value)) for name, value in self._notes.items()]
+        self._writer = _fiche._EventWriter(output, fields, notes, access, packet, threads, overwrite)
+        self._types = types
+
+    def extend(self, events):
+        """Adds events: a mapping of names to arrays of numpy or awkward or to lists, an awkward array with fields, a frame of
+        pandas, or what has tables of Arrow.
+
+        Raises `TypeError` for what is none of our types, `ValueError` where fields are not those of the file.
+        """
+        if self._is_over:
+            raise ValueError("the file is finished")
+        found, count = _fields_of(events)
+        if self._writer is None:
+            self._begin({name: what for name, (what, _) in found.items()})
+        missing = [name for name in self._types if name not in found]
+        more = [name for name in found if name not in self._types]
+        if missing or more:
+            raise ValueError(f"fields are not those of the file: {missing} missing, {more} are new")
+        columns = []
+        for name, what in self._types.items():
+            columns += _fitted(name, *found[name], what, count)
+        self._writer.extend(count, columns)
+        self.num_entries += count
+
+    def close(self):
+        """Ends the file, which appears under its name; returns its bytes."""
+        if self._is_over:
+            raise ValueError("the file is finished")
+        if self._writer is None:
+            self._begin({})
+        self._is_over = True
+        return self._writer.finish()
+
+    def abort(self):
+        """Forgets all: no file appears."""
+        self._is_over = True
+        if self._writer is not None:
+            self._writer.abort()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if self._is_over:
+            return
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+
+def _fitted(name, found, columns, wanted, count):
+    """Columns of one type as those of another that has room for all of it."""
+    if found == wanted:
+        return columns
+    if wanted[0] == "optional" and found[0] != "optional":
+        return [np.ones(count, bool), *_fitted(name, found, columns, wanted[1], count)]
+    if found[0] == wanted[0]:
+        kind = found[0]
+        if kind == "number" and np.can_cast(found[1], wanted[1], "safe"):
+            return [columns[0].astype(wanted[1])]
+        if kind == "optional":
+            there = int(columns[0].sum())
+            return [columns[0], *_fitted(name, found[1], columns[1:], wanted[1], there)]
+        if kind == "list":
+            items = int(columns[0].sum(dtype=np.uint64))
+            return [columns[0], *_fitted(f"{name}[]", found[1], columns[1:], wanted[1], items)]
+        if kind == "array" and found[2] == wanted[2]:
+            return _fitted(f"{name}[]", found[1], columns, wanted[1], count * found[2])
+        if kind == "record" and [field for field, _ in found[1]] == [field for field, _ in wanted[1]]:
+            fitted, at = [], 0
+            for (field, inner), (_, other) in zip(found[1], wanted[1], strict=True):
+                end = at + _types.width(inner)
+                fitted += _fitted(f"{name}.{field}", inner, columns[at:end], other, count)
+                at = end
+            return fitted
+    # What has no items may be of any type.
+    if all(len(column) == 0 for column in columns):
+        return [np.zeros(0, kind) for kind in _types.dtypes(wanted)]
+    if found[0] in ("list",) and len(columns[-1]) == 0 and wanted[0] == "list":
+        return [columns[0], *(np.zeros(0, kind) for kind in _types.dtypes(wanted[1]))]
+    raise ValueError(f"{name} has {_types.text(found)}, not {_types.text(wanted)}")

@@ -1,0 +1,307 @@
+"""Files of ROOT as files of events, by uproot.
+
+    python -m fiche.events.root ls FILE
+    python -m fiche.events.root repack FILE[:TREE] -o OUT [--branches PATTERN] [--access event] [--verify]
+
+`ls` shows trees and what uproot makes of their branches. `repack` writes all branches of a tree, or those that patterns name, as fields; what uproot
+cannot read goes in as the bytes that are stored for each event, or for each basket where these have no bounds, and is named. With
+`--verify` all is read again and compared, bit by bit, with what uproot gives.
+"""
+
+import argparse
+import fnmatch
+import sys
+
+import numpy as np
+
+from .. import CorruptError
+from . import _types, create, open
+from ._awkward import columns as _columns
+
+__all__ = ["ls", "main", "repack", "trees"]
+
+STEP = 32 << 20
+
+
+def _uproot():
+    try:
+        import uproot
+    except ImportError as error:
+        raise SystemExit("files of ROOT are read by uproot and awkward: pip install 'fiche[root]'") from error
+    return uproot
+
+
+def trees(path):
+    """The trees of a file of ROOT, by their names: TTrees and RNTuples."""
+    file = _uproot().open(path)
+    found = {}
+    for name, kind in file.classnames(recursive=True).items():
+        if kind in ("TTree", "TNtuple", "TNtupleD", "ROOT::RNTuple", "ROOT::Experimental::RNTuple"):
+            name = name.partition(";")[0]
+            found.setdefault(name, file[name])
+    return found
+
+
+def _leaves(tree):
+    """The branches of a tree that have values of their own, by their full names."""
+    if not hasattr(tree, "branches"):
+        return {name: tree[name] for name in tree.keys(recursive=False)}
+    return {
+        name: tree[name] for name in tree.keys(recursive=True, full_paths=True) if not tree[name].branches
+    }
+
+
+class _Raw:
+    """A branch that uproot cannot read: the bytes of each event, where baskets tell where these are, else those of baskets."""
+
+    def __init__(self, branch, count, why):
+        self.branch, self.why = branch, why
+        uproot = _uproot()
+        self._each = uproot.AsJagged(uproot.AsDtype("u1"), header_bytes=0)
+        try:
+            self._read(0, count)
+        except Exception:
+            self._each = None
+
+    def _read(self, start, stop):
+        import awkward as ak
+
+        array = self.branch.array(self._each, entry_start=start, entry_stop=stop, library="ak")
+        array = ak.to_packed(ak.values_astype(array, np.uint8))
+        if array.ndim != 2 or len(array) != stop - start:
+            raise TypeError("no bytes of events")
+        return array
+
+    def columns(self, start, stop):
+        if self._each is not None:
+            import awkward as ak
+
+            array = self._read(start, stop)
+            counts = np.asarray(ak.num(array, axis=1)).astype(np.uint32)
+            return ("bytes",), [counts, np.asarray(ak.flatten(array))]
+        if not hasattr(self.branch, "entry_offsets"):
+            raise TypeError(f"{self.branch.name}: neither uproot reads it nor has it baskets: {self.why}")
+        # All bytes of a basket are with its first event.
+        counts, parts = np.zeros(stop - start, np.uint32), []
+        for number, first in enumerate(self.branch.entry_offsets[:-1]):
+            if start <= first < stop and self.branch.entry_offsets[number + 1] > first:
+                data = np.asarray(self.branch.basket(number).raw_data)
+                counts[first - start] = len(data)
+                parts.append(data.view(np.uint8))
+        return ("bytes",), [counts, np.concatenate(parts) if parts else np.zeros(0, np.uint8)]
+
+
+class _Read:
+    """A branch that uproot can read."""
+
+    def __init__(self, branch):
+        self.branch = branch
+        self.why = None
+
+    def columns(self, start, stop):
+        name = getattr(self.branch, "name", "")
+        array = self.branch.array(entry_start=start, entry_stop=stop, library="ak")
+        if len(array) != stop - start:
+            raise ValueError(f"{len(array)} of {stop - start} events are there")
+        return _columns(array, name)
+
+
+def _branch(branch, count):
+    """How a branch of a tree of so many events is read; some are only found out about when they are."""
+    try:
+        read = _Read(branch)
+        what, _ = read.columns(0, count)
+    except Exception as error:
+        return _Raw(branch, count, f"{type(error).__name__}: {error}".splitlines()[0]), ("bytes",)
+    return read, what
+
+
+def _wanted(names, patterns):
+    if not patterns:
+        return list(names)
+    chosen = [name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+    unknown = [pattern for pattern in patterns if not fnmatch.filter(names, pattern)]
+    if unknown:
+        raise KeyError(f"there is no branch {unknown[0]!r}")
+    return chosen
+
+
+def _notes(branch):
+    """What ROOT says of a branch."""
+    notes = {}
+    for about, value in (("title", getattr(branch, "title", "")), ("typename", getattr(branch, "typename", ""))):
+        if isinstance(value, str) and value:
+            notes[about] = value
+    return notes
+
+
+def _stored(branch):
+    """Bytes that a branch takes in its file; None where that cannot be told."""
+    try:
+        return sum(branch.basket_compressed_bytes(i) for i in range(branch.num_baskets)) or None
+    except Exception:
+        return None
+
+
+def repack(source, output, *, branches=(), access="event", threads=None, verify=False, overwrite=False, progress=None):
+    """Writes a tree as a file of events. `source` is `FILE` or `FILE:TREE`; a name is needed where there are several trees.
+
+    Returns what there was: events, fields, bytes in memory, in ROOT's baskets (None where that cannot be told) and here, and branches that are
+    bytes, with the reasons. Raises `KeyError` for what is not there, `CorruptError` where `verify` finds a difference.
+    """
+    path, name, tree = _find(source)
+    leaves = _leaves(tree)
+    found = {leaf: _branch(leaves[leaf], int(tree.num_entries)) for leaf in _wanted(list(leaves), branches)}
+    count = int(tree.num_entries)
+    report = {"tree": name, "events": count, "fields": len(found), "raw": 0, "unread": {}}
+    stored = [_stored(leaves[leaf]) for leaf in found]
+    report["root"] = None if None in stored else sum(stored)
+    writer = create(output, access=access, threads=threads, overwrite=overwrite, notes={"root": f"{path}:{name}"})
+    writer._field_notes = {leaf: _notes(leaves[leaf]) for leaf in found}
+    with writer:
+        writer._begin({leaf: what for leaf, (_, what) in found.items()})
+        for leaf, (branch, _) in found.items():
+            if branch.why is not None:
+                report["unread"][leaf] = branch.why
+        for start, stop in _steps(found, count):
+            columns = []
+            for leaf, (branch, what) in found.items():
+                columns += _same(leaf, *branch.columns(start, stop), what)
+            report["raw"] += sum(column.nbytes for column in columns)
+            writer._writer.extend(stop - start, columns)
+            writer.num_entries += stop - start
+            if progress is not None:
+                progress(stop, count)
+        if count == 0:
+            writer._writer.extend(0, [np.zeros(0, kind) for _, what in found.values() for kind in _types.dtypes(what)])
+        report["bytes"] = writer.close()
+    if verify:
+        _verify(output, found, count)
+        report["verified"] = count
+    return report
+
+
+def _find(source):
+    path, colon, name = str(source).rpartition(":")
+    if not colon or name.startswith("//") or "\\" in name:
+        path, name = str(source), ""
+    found = trees(path)
+    if name:
+        if name.partition(";")[0] not in found:
+            raise KeyError(f"there is no tree {name!r} in {path}: it has {', '.join(found) or 'none'}")
+        return path, name, found[name.partition(";")[0]]
+    if len(found) != 1:
+        raise KeyError(f"{path} has {len(found)} trees: {', '.join(found)}; say which, as {path}:NAME")
+    return path, *next(iter(found.items()))
+
+
+def _same(leaf, what, columns, wanted):
+    from . import _fitted
+
+    return _fitted(leaf, what, columns, wanted, 0)
+
+
+def _steps(found, count):
+    """Ranges of events that take some memory."""
+    if count == 0:
+        return
+    some = min(count, 256)
+    each = 0
+    for branch, _ in found.values():
+        _, columns = branch.columns(0, some)
+        each += sum(column.nbytes for column in columns)
+    step = max(1, int(STEP * some / max(each, 1)))
+    for start in range(0, count, step):
+        yield start, min(start + step, count)
+
+
+def _verify(output, found, count):
+    """All columns as uproot gives them, and some events on their own."""
+    events = open(output)
+    if len(events) != count or events.keys() != list(found):
+        raise CorruptError(f"{output}: other events or fields than were written")
+    for start, stop in _steps(found, count):
+        stored = events._reader.read(start, stop, None)
+        alone = sorted({start, stop - 1, *np.linspace(start, stop - 1, 64).astype(int).tolist()})
+        taken = events._reader.take(np.array(alone, np.uint64), None)
+        at = 0
+        for leaf, (branch, what) in found.items():
+            columns = _same(leaf, *branch.columns(start, stop), what)
+            for column in columns:
+                if np.ascontiguousarray(column).tobytes() != bytes(stored[at]):
+                    raise CorruptError(f"{output}: {leaf} differs in events {start} to {stop}")
+                at += 1
+        singly = [bytearray().join(parts) for parts in zip(*(events._reader.read(i, i + 1, None) for i in alone), strict=True)]
+        if singly != [bytearray(column) for column in taken]:
+            raise CorruptError(f"{output}: single events differ from those of a list")
+
+
+def ls(path, stream=None):
+    """Prints the trees of a file: branches, their types, and what they take in the file."""
+    stream = stream or sys.stdout
+    for name, tree in trees(path).items():
+        leaves = _leaves(tree)
+        print(f"{name}: {int(tree.num_entries):,} events, {len(leaves):,} branches", file=stream)
+        width = max([len(leaf) for leaf in leaves] + [6])
+        for leaf, branch in leaves.items():
+            read, what = _branch(branch, int(tree.num_entries))
+            stored = _stored(branch)
+            size = "?" if stored is None else f"{stored:,}"
+            shown = _types.text(what) if read.why is None else f"bytes; not read: {read.why}"
+            print(f"  {leaf:{width}}  {size:>12}  {shown}", file=stream)
+
+
+def main(arguments=None):
+    """The command."""
+    parser = argparse.ArgumentParser(prog="fiche.events.root", description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("ls", help="show trees and branches")
+    command.add_argument("file")
+    command = commands.add_parser("repack", help="write a tree as a file of events")
+    command.add_argument("source", metavar="FILE[:TREE]")
+    command.add_argument("-o", "--output", required=True)
+    command.add_argument("--branches", action="append", default=[], metavar="PATTERN")
+    command.add_argument("--access", default="event", choices=["event", "block", "scan"])
+    command.add_argument("--threads", type=int)
+    command.add_argument("--verify", action="store_true", help="read all again and compare it with what uproot gives")
+    command.add_argument("-f", "--overwrite", action="store_true")
+    command.add_argument("-q", "--quiet", action="store_true")
+    given = parser.parse_args(arguments)
+    try:
+        if given.command == "ls":
+            ls(given.file)
+            return 0
+        return _repack(given)
+    except (KeyError, ValueError, TypeError, OSError, CorruptError) as error:
+        print(f"fiche.events.root: {error.args[0] if isinstance(error, KeyError) else error}", file=sys.stderr)
+        return 1
+
+
+def _repack(given):
+    from .._progress import Bar
+
+    with Bar("events") as bar:
+        shown = None if given.quiet or not sys.stderr.isatty() else bar
+        report = repack(
+            given.source,
+            given.output,
+            branches=given.branches,
+            access=given.access,
+            threads=given.threads,
+            verify=given.verify,
+            overwrite=given.overwrite,
+            progress=shown,
+        )
+    raw, root, size = report["raw"], report["root"], report["bytes"]
+    print(f"{report['events']:,} events, {report['fields']:,} fields, {raw:,} bytes of values")
+    beside = "" if root is None else f", {size / root:.3f} of ROOT's {root:,}"
+    print(f"{size:,} bytes{beside}")
+    for leaf, why in report["unread"].items():
+        print(f"as bytes: {leaf} ({why})")
+    if given.verify:
+        print("all is as uproot reads it, bit by bit")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

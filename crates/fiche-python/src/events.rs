@@ -1,0 +1,404 @@
+//! What `fiche.events` is made of: columns as bytes, and events as Python's values.
+
+use std::sync::{Mutex, PoisonError};
+
+use fiche::events::{
+    Access, Batch, Columns, Event, Field, Number, Options, Reader as Events, Schema, Type,
+    Writer as Store,
+};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
+use pyo3::{IntoPyObjectExt, intern};
+
+use crate::buffer::Buffer;
+use crate::error::{Failed, Result};
+use crate::options::threads;
+use crate::source;
+use crate::writer::Out;
+
+fn invalid(what: &'static str) -> fiche::Error {
+    fiche::Error::Invalid { what: what.into() }
+}
+
+/// A type as tuples: its kind, and what that asks for.
+fn as_tuples<'py>(py: Python<'py>, what: &Type) -> PyResult<Bound<'py, PyAny>> {
+    match what {
+        Type::Number(number) => ("number", number.name()).into_bound_py_any(py),
+        Type::Optional(one) => ("optional", as_tuples(py, one)?).into_bound_py_any(py),
+        Type::List(items) => ("list", as_tuples(py, items)?).into_bound_py_any(py),
+        Type::Array(items, len) => ("array", as_tuples(py, items)?, len).into_bound_py_any(py),
+        Type::Record(fields) => {
+            let fields = fields.iter().map(|field| Ok((&field.name, as_tuples(py, &field.what)?)));
+            ("record", fields.collect::<PyResult<Vec<_>>>()?).into_bound_py_any(py)
+        }
+        Type::Text => ("text",).into_bound_py_any(py),
+        Type::Bytes => ("bytes",).into_bound_py_any(py),
+        other => Err(PyTypeError::new_err(format!("a type that is not known here: {other}"))),
+    }
+}
+
+/// A type, given as text, as tuples: for who takes columns apart.
+#[pyfunction(name = "_event_type")]
+pub fn event_type<'py>(py: Python<'py>, text: &str) -> Result<Bound<'py, PyAny>> {
+    Ok(as_tuples(py, &text.parse::<Type>()?)?)
+}
+
+/// Names, types and notes of fields.
+type Fields = Vec<(String, String, Vec<(String, String)>)>;
+
+fn schema(fields: Fields, notes: Vec<(String, String)>) -> Result<Schema> {
+    let fields = fields
+        .into_iter()
+        .map(|(name, what, notes)| Ok(Field { name, what: what.parse()?, notes }));
+    let mut schema = Schema::new(fields.collect::<fiche::Result<Vec<_>>>()?)?;
+    schema.notes = notes;
+    Ok(schema)
+}
+
+/// What is made of the columns of a field.
+enum Shape {
+    Number(usize, Number),
+    Optional(usize, Box<Shape>),
+    List(usize, Box<Shape>),
+    Array(Box<Shape>, u32),
+    Record(Vec<(Py<PyString>, Shape)>),
+    Text(usize),
+    Bytes(usize),
+}
+
+impl Shape {
+    /// That of a type whose first column is this.
+    fn new(py: Python<'_>, what: &Type, column: &mut usize) -> Shape {
+        let mut next = |columns: usize| {
+            *column += columns;
+            *column - columns
+        };
+        match what {
+            Type::Optional(one) => {
+                let at = next(1);
+                Shape::Optional(at, Box::new(Shape::new(py, one, column)))
+            }
+            Type::List(items) => {
+                let at = next(1);
+                Shape::List(at, Box::new(Shape::new(py, items, column)))
+            }
+            Type::Array(items, len) => Shape::Array(Box::new(Shape::new(py, items, column)), *len),
+            Type::Record(fields) => {
+                let fields = fields.iter().map(|field| {
+                    (PyString::new(py, &field.name).unbind(), Shape::new(py, &field.what, column))
+                });
+                Shape::Record(fields.collect())
+            }
+            Type::Text => Shape::Text(next(2)),
+            Type::Number(number) => Shape::Number(next(1), *number),
+            // Types that may come are not written yet.
+            _ => Shape::Bytes(next(2)),
+        }
+    }
+}
+
+/// What an event has in its columns, and how much of each was looked at.
+struct Look<'a> {
+    event: &'a Event,
+    at: Vec<usize>,
+}
+
+fn number<'py>(py: Python<'py>, number: Number, bits: u64) -> PyResult<Bound<'py, PyAny>> {
+    match number {
+        Number::Bool => (bits != 0).into_bound_py_any(py),
+        Number::U8 | Number::U16 | Number::U32 | Number::U64 => bits.into_bound_py_any(py),
+        Number::I8 => (bits as i8).into_bound_py_any(py),
+        Number::I16 => (bits as i16).into_bound_py_any(py),
+        Number::I32 => (bits as i32).into_bound_py_any(py),
+        Number::I64 => (bits as i64).into_bound_py_any(py),
+        Number::F16 => Ok(PyFloat::new(py, half(bits as u16)).into_any()),
+        Number::F32 => Ok(PyFloat::new(py, f32::from_bits(bits as u32).into()).into_any()),
+        _ => Ok(PyFloat::new(py, f64::from_bits(bits)).into_any()),
+    }
+}
+
+/// A floating point number of two bytes.
+fn half(bits: u16) -> f64 {
+    let (exponent, rest) = (i32::from(bits >> 10 & 0x1F), f64::from(bits & 0x3FF) / 1024.0);
+    let value = match exponent {
+        0 => rest * 2f64.powi(-14),
+        31 if rest == 0.0 => f64::INFINITY,
+        31 => f64::NAN,
+        _ => (1.0 + rest) * 2f64.powi(exponent - 15),
+    };
+    if bits >> 15 == 1 { -value } else { value }
+}
+
+impl Look<'_> {
+    /// The next so many values of a column; fewer where it has no more.
+    fn take(&mut self, column: usize, count: usize) -> &[u64] {
+        let all = self.event.bits(column);
+        let from = self.at[column].min(all.len());
+        let to = from.saturating_add(count).min(all.len());
+        self.at[column] = to;
+        &all[from..to]
+    }
+
+    fn one(&mut self, column: usize) -> u64 {
+        self.take(column, 1).first().copied().unwrap_or(0)
+    }
+
+    fn value<'py>(&mut self, py: Python<'py>, shape: &Shape) -> PyResult<Bound<'py, PyAny>> {
+        match shape {
+            Shape::Number(column, kind) => number(py, *kind, self.one(*column)),
+            Shape::Optional(there, one) => match self.one(*there) {
+                0 => Ok(py.None().into_bound(py)),
+                _ => self.value(py, one),
+            },
+            Shape::List(counts, items) => {
+                let count = self.one(*counts) as usize;
+                self.items(py, items, count)
+            }
+            Shape::Array(items, len) => self.items(py, items, *len as usize),
+            Shape::Record(fields) => {
+                let record = PyDict::new(py);
+                for (name, shape) in fields {
+                    record.set_item(name, self.value(py, shape)?)?;
+                }
+                Ok(record.into_any())
+            }
+            Shape::Text(column) => {
+                let bytes = self.bytes(*column);
+                match std::str::from_utf8(&bytes) {
+                    Ok(text) => Ok(PyString::new(py, text).into_any()),
+                    Err(_) => {
+                        let how = ("utf-8", "surrogateescape");
+                        PyBytes::new(py, &bytes).call_method1(intern!(py, "decode"), how)
+                    }
+                }
+            }
+            Shape::Bytes(column) => Ok(PyBytes::new(py, &self.bytes(*column)).into_any()),
+        }
+    }
+
+    fn bytes(&mut self, column: usize) -> Vec<u8> {
+        let len = self.one(column) as usize;
+        self.take(column + 1, len).iter().map(|&byte| byte as u8).collect()
+    }
+
+    fn items<'py>(
+        &mut self,
+        py: Python<'py>,
+        items: &Shape,
+        count: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if let Shape::Number(column, kind) = items {
+            let values = self.take(*column, count);
+            let values: PyResult<Vec<_>> =
+                values.iter().map(|&bits| number(py, *kind, bits)).collect();
+            return Ok(PyList::new(py, values?)?.into_any());
+        }
+        let list = PyList::empty(py);
+        for _ in 0..count {
+            list.append(self.value(py, items)?)?;
+        }
+        Ok(list.into_any())
+    }
+}
+
+/// Events that are open for reading: what `fiche.events.Reader` reads with.
+#[pyclass(frozen, module = "fiche", name = "_EventReader")]
+pub struct EventReader {
+    events: Events,
+    shapes: Vec<(Py<PyString>, Shape)>,
+    /// Of a thread that is done with it.
+    room: Mutex<Vec<Event>>,
+}
+
+impl EventReader {
+    fn columns(&self, fields: Option<Vec<String>>) -> Result<Option<Columns>> {
+        Ok(fields.map(|fields| self.events.select(&fields)).transpose()?)
+    }
+}
+
+/// The columns of a batch, each as bytes that may be written to; nothing where it was not asked for.
+fn columns_of<'py>(
+    py: Python<'py>,
+    batch: &Batch,
+    is_wanted: impl Fn(usize) -> bool,
+) -> PyResult<Bound<'py, PyList>> {
+    let columns = (0..batch.layout().columns().len()).map(|column| match is_wanted(column) {
+        true => pyo3::types::PyByteArray::new(py, batch.bytes(column)).into_any(),
+        false => py.None().into_bound(py),
+    });
+    PyList::new(py, columns)
+}
+
+#[pymethods]
+impl EventReader {
+    #[new]
+    fn new(py: Python<'_>, object: &Bound<'_, PyAny>) -> Result<EventReader> {
+        let (source, _) = source::open(object, None)?;
+        let events = py.detach(|| Events::open(source))?;
+        let mut column = 0;
+        let fields = &events.schema().fields;
+        let shapes = fields.iter().map(|field| {
+            (PyString::intern(py, &field.name).unbind(), Shape::new(py, &field.what, &mut column))
+        });
+        let shapes = shapes.collect();
+        Ok(EventReader { events, shapes, room: Mutex::default() })
+    }
+
+    fn __len__(&self) -> usize {
+        usize::try_from(self.events.len()).unwrap_or(usize::MAX)
+    }
+
+    /// Names, types as text and as tuples, and notes of all fields; and the notes of all together.
+    fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let schema = self.events.schema();
+        let fields = schema.fields.iter().map(|field| {
+            let what = as_tuples(py, &field.what)?;
+            (&field.name, field.what.to_string(), what, field.notes.clone()).into_bound_py_any(py)
+        });
+        let fields: Vec<_> = fields.collect::<PyResult<_>>()?;
+        (fields, schema.notes.clone()).into_pyobject(py)
+    }
+
+    /// One event as a dictionary.
+    #[pyo3(signature = (number, fields=None))]
+    fn event<'py>(
+        &self,
+        py: Python<'py>,
+        number: u64,
+        fields: Option<Vec<usize>>,
+    ) -> Result<Bound<'py, PyDict>> {
+        let lock = || self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut event = lock().pop().unwrap_or_default();
+        // From memory it takes less than it takes to let go of the interpreter's lock.
+        match self.events.is_in_memory() {
+            true => self.events.event_into(number, &mut event)?,
+            false => py.detach(|| self.events.event_into(number, &mut event))?,
+        }
+        let columns = event.layout().map_or(0, |layout| layout.columns().len());
+        let mut look = Look { event: &event, at: vec![0; columns] };
+        let record = PyDict::new(py);
+        let put =
+            |(name, shape): &(Py<PyString>, Shape)| record.set_item(name, look.value(py, shape)?);
+        match fields {
+            None => self.shapes.iter().try_for_each(put)?,
+            Some(fields) => fields.iter().filter_map(|&i| self.shapes.get(i)).try_for_each(put)?,
+        }
+        lock().push(event);
+        Ok(record)
+    }
+
+    /// The columns of events of a range.
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        start: u64,
+        stop: u64,
+        fields: Option<Vec<String>>,
+    ) -> Result<Bound<'py, PyList>> {
+        let columns = self.columns(fields)?;
+        let batch = py.detach(|| self.events.read(start..stop, columns.as_ref()))?;
+        Ok(columns_of(py, &batch, |column| columns.as_ref().is_none_or(|some| some.has(column)))?)
+    }
+
+    /// The columns of events by their numbers, which are 8 bytes each.
+    fn take<'py>(
+        &self,
+        py: Python<'py>,
+        numbers: &Bound<'_, PyAny>,
+        fields: Option<Vec<String>>,
+    ) -> Result<Bound<'py, PyList>> {
+        let columns = self.columns(fields)?;
+        let numbers = Buffer::get(numbers)?;
+        let numbers = numbers
+            .as_bytes()
+            .chunks_exact(8)
+            .map(|bytes| bytes.try_into().map_or(0, u64::from_ne_bytes));
+        let numbers: Vec<u64> = numbers.collect();
+        let batch = py.detach(|| self.events.take(&numbers, columns.as_ref()))?;
+        Ok(columns_of(py, &batch, |column| columns.as_ref().is_none_or(|some| some.has(column)))?)
+    }
+}
+
+/// Writes events: what `fiche.events.Writer` writes with.
+#[pyclass(frozen, module = "fiche", name = "_EventWriter")]
+pub struct EventWriter {
+    schema: Schema,
+    state: Mutex<Option<Store<Out>>>,
+}
+
+#[pymethods]
+impl EventWriter {
+    #[new]
+    #[pyo3(signature = (output, fields, notes, access, packet, threads_, overwrite))]
+    fn new(
+        output: &Bound<'_, PyAny>,
+        fields: Fields,
+        notes: Vec<(String, String)>,
+        access: &str,
+        packet: Option<usize>,
+        threads_: Option<usize>,
+        overwrite: bool,
+    ) -> Result<EventWriter> {
+        let schema = schema(fields, notes)?;
+        let access = match access {
+            "event" => Access::Event,
+            "block" => Access::Block,
+            "scan" => Access::Scan,
+            other => {
+                let what = format!("access is event, block or scan, not {other:?}");
+                return Err(Failed::value(what));
+            }
+        };
+        let options = Options::default().access(access).threads(threads(threads_)?);
+        let options = match packet {
+            Some(events) => options.packet(events),
+            None => options,
+        };
+        let out = Out::create(output, overwrite)?;
+        let store = Store::new(out, schema.clone(), options)?;
+        Ok(EventWriter { schema, state: Mutex::new(Some(store)) })
+    }
+
+    /// Adds events: a buffer for each column.
+    fn extend(&self, py: Python<'_>, events: usize, columns: Vec<Bound<'_, PyAny>>) -> Result<()> {
+        let buffers = columns.iter().map(Buffer::get).collect::<PyResult<Vec<Buffer>>>()?;
+        py.detach(|| -> fiche::Result<()> {
+            let mut batch = Batch::new(&self.schema)?;
+            if buffers.len() != batch.layout().columns().len() {
+                return Err(invalid("a buffer is expected for each column"));
+            }
+            batch.set_len(events);
+            for (column, buffer) in buffers.iter().enumerate() {
+                batch.put_bytes(column, buffer.as_bytes())?;
+            }
+            if batch.len() != events {
+                return Err(invalid("columns of other numbers of events"));
+            }
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(store) = &mut *state else {
+                return Err(invalid("the file is finished"));
+            };
+            store.extend(&batch)
+        })?;
+        Ok(())
+    }
+
+    /// Ends the file; returns its bytes.
+    fn finish(&self, py: Python<'_>) -> Result<u64> {
+        let written = py.detach(|| -> fiche::Result<u64> {
+            let store = self.state.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let store = store.ok_or_else(|| invalid("the file is finished"))?;
+            let out = store.finish()?;
+            let written = out.written();
+            out.finish()?;
+            Ok(written)
+        })?;
+        Ok(written)
+    }
+
+    /// Forgets all: no file appears.
+    fn abort(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}

@@ -1,0 +1,375 @@
+"""Events from Python: what goes in comes out, by every library."""
+
+import os
+import pickle
+import threading
+
+import fiche
+import fiche.events
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+ak = pytest.importorskip("awkward", reason="SKIP: awkward could not be installed")
+
+DTYPES = ["bool", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"]
+
+
+def arrays_of(depth):
+    """Any number arrays with what may be around them: a function of how many items there are to a layout."""
+    number = st.builds(
+        lambda dtype, seed: (lambda n: _numbers(dtype, seed, n)), st.sampled_from(DTYPES), st.integers(0, 2**32)
+    )
+    text = st.builds(lambda seed, kind: (lambda n: _texts(seed, kind, n)), st.integers(0, 2**32), st.booleans())
+    if depth == 0:
+        return number | text
+    inner = arrays_of(depth - 1)
+    return st.one_of(
+        number,
+        text,
+        st.builds(lambda inner, seed: (lambda n: _list(inner, seed, n)), inner, st.integers(0, 2**32)),
+        st.builds(lambda inner, size: (lambda n: _array(inner, size, n)), inner, st.integers(1, 4)),
+        st.builds(lambda inner, seed: (lambda n: _option(inner, seed, n)), inner, st.integers(0, 2**32)),
+        st.builds(lambda a, b: (lambda n: _record(a, b, n)), inner, inner),
+    )
+
+
+def _numbers(dtype, seed, n):
+    random = np.random.default_rng(seed)
+    data = random.integers(0, 256, n * np.dtype(dtype).itemsize, np.uint8)
+    if dtype == "bool":
+        data &= 1
+    if seed % 3 == 0:
+        data[:] = seed % 2
+    return ak.contents.NumpyArray(data.view(dtype))
+
+
+def _offsets(seed, n):
+    counts = np.random.default_rng(seed).integers(0, 4, n)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def _list(inner, seed, n):
+    ends = _offsets(seed, n)
+    return ak.contents.ListOffsetArray(ak.index.Index64(ends), inner(int(ends[-1])))
+
+
+def _texts(seed, is_text, n):
+    ends = _offsets(seed, n)
+    random = np.random.default_rng(seed)
+    data = random.integers(32, 127 if is_text else 256, int(ends[-1])).astype(np.uint8)
+    names = ("string", "char") if is_text else ("bytestring", "byte")
+    content = ak.contents.NumpyArray(data, parameters={"__array__": names[1]})
+    return ak.contents.ListOffsetArray(ak.index.Index64(ends), content, parameters={"__array__": names[0]})
+
+
+def _array(inner, size, n):
+    return ak.contents.RegularArray(inner(n * size), size, n)
+
+
+def _option(inner, seed, n):
+    there = np.random.default_rng(seed).integers(0, 2, n).astype(bool)
+    if n:
+        # All there is another type where it comes from Arrow.
+        there[0] = False
+    index = np.where(there, np.cumsum(there) - 1, -1)
+    return ak.contents.IndexedOptionArray.simplified(ak.index.Index64(index), inner(int(there.sum())))
+
+
+def _record(a, b, n):
+    return ak.contents.RecordArray([a(n), b(n)], ["a", "any name"], n)
+
+
+def same(a, b):
+    """Whether two awkward arrays have the same types and values, to the last bit."""
+    one, other = (ak.to_packed(ak.to_layout(array), highlevel=False) for array in (a, b))
+    if ak.type(a).content != ak.type(b).content:
+        return False
+    return ak.to_list(_bits(one)) == ak.to_list(_bits(other))
+
+
+def _bits(layout):
+    """Floating point numbers as whole ones, so that what is no number equals itself."""
+
+    def bits(part, **_):
+        if part.is_numpy and part.dtype.kind == "f":
+            data = np.ascontiguousarray(part.data)
+            return ak.contents.NumpyArray(data.view(f"u{data.dtype.itemsize}"))
+        return None
+
+    return ak.transform(bits, layout)
+
+
+def written(events, **options):
+    """A file of events in memory, open."""
+    import io
+
+    out = io.BytesIO()
+    with fiche.events.create(out, **options) as writer:
+        writer.extend(events)
+    return fiche.events.open(out.getvalue())
+
+
+@settings(deadline=None, max_examples=60)
+@given(arrays_of(2), arrays_of(2), st.integers(1, 40), st.sampled_from(["event", "block", "scan"]))
+def test_awkward_arrays_come_back(a, b, count, access):
+    events = ak.Array(ak.contents.RecordArray([a(count), b(count)], ["first", "second"], count))
+    reader = written(events, access=access)
+    assert len(reader) == count
+    back = reader.arrays(library="ak")
+    assert same(back, events)
+    assert same(reader.arrays(["second"], entry_start=1)["second"], events["second"][1:])
+    numbers = [count - 1, 0, -1, count // 2, 0]
+    assert same(reader.take(numbers, library="ak"), events[numbers])
+    for number in {0, count // 2, count - 1}:
+        one = reader[number]
+        expected = ak.to_list(events[number])
+        assert one == expected or repr(one) == repr(expected)
+
+
+@settings(deadline=None, max_examples=40)
+@given(arrays_of(2), st.integers(1, 30))
+def test_tables_of_arrow_come_back(a, count):
+    pa = pytest.importorskip("pyarrow", reason="SKIP: pyarrow could not be installed")
+    events = ak.Array(ak.contents.RecordArray([a(count)], ["x"], count))
+    reader = written(events)
+    table = reader.arrays(library="pa")
+    # Of what may be missing, and never is, a table says nothing.
+    again = written(table, fields=reader.typenames())
+    assert same(again.arrays(library="ak"), events)
+    assert pa.table(reader).equals(table) or "float16" in str(reader.typenames()) or _has_nan(table)
+
+
+def _has_nan(table):
+    return "nan" in str(table.to_pydict())
+
+
+def test_arrays_of_numpy_come_back_with_their_bits():
+    random = np.random.default_rng(7)
+    jagged = np.empty(50, object)
+    jagged[:] = [random.normal(size=i % 4).astype("f4") for i in range(50)]
+    events = {
+        "nan": np.frombuffer(random.bytes(400), "f8"),
+        "big": random.integers(0, 99, 50).astype(">i4"),
+        "matrix": random.normal(size=(50, 2, 3)),
+        "jagged": jagged,
+        "name": np.array([f"{i}é" for i in range(50)]),
+        "raw": [bytes(i) for i in range(50)],
+        "half": np.frombuffer(random.bytes(100), "f2"),
+        "pair": np.zeros(50, [("a", "i2"), ("b", "f4")]),
+        "masked": np.ma.MaskedArray(np.arange(50), np.arange(50) % 3 == 0),
+    }
+    reader = written(events)
+    back = reader.arrays(library="np")
+    assert back["nan"].tobytes() == events["nan"].tobytes()
+    assert back["half"].tobytes() == events["half"].tobytes()
+    assert back["big"].dtype == "i4" and (back["big"] == events["big"]).all()
+    assert back["matrix"].shape == (50, 2, 3) and (back["matrix"] == events["matrix"]).all()
+    assert all((a == b).all() and a.dtype == b.dtype for a, b in zip(back["jagged"], jagged, strict=True))
+    assert back["name"].tolist() == events["name"].tolist() and back["raw"].tolist() == events["raw"]
+    assert back["pair"].dtype == events["pair"].dtype
+    assert (back["masked"].mask == events["masked"].mask).all()
+    assert reader[4]["big"] == int(events["big"][4]) and reader[3]["masked"] is None
+    assert [type(value) for value in reader[1].values()] == [float, int, list, list, str, bytes, float, dict, int]
+    assert reader["big"].tolist() == events["big"].tolist()
+    assert reader[5:9]["big"].tolist() == events["big"][5:9].tolist()
+    assert reader[::-7]["big"].tolist() == events["big"][::-7].tolist()
+    assert reader[events["big"] > 50]["big"].tolist() == events["big"][events["big"] > 50].tolist()
+
+
+def test_halves_are_the_numbers_that_numpy_says():
+    bits = np.arange(1 << 16, dtype=np.uint16)
+    reader = written({"x": bits.view("f2")})
+    for number in range(0, 1 << 16, 37):
+        expected = float(bits.view("f2")[number])
+        assert reader[number]["x"] == expected or expected != expected
+
+
+def test_frames_of_pandas_come_back():
+    pd = pytest.importorskip("pandas", reason="SKIP: pandas could not be installed")
+    frame = pd.DataFrame({"a": [1, 2, 3], "b": [0.5, None, 1.5], "c": ["x", None, "z"]})
+    back = written(frame).arrays(library="pd")
+    assert back["a"].tolist() == [1, 2, 3] and back["c"].tolist()[::2] == ["x", "z"]
+    assert back["b"].isna().tolist() == [False, True, False]
+    flat = written({"a": np.arange(5)}).arrays(library="pd")
+    assert flat["a"].dtype == np.int64 and len(flat) == 5
+
+
+def test_events_come_some_at_a_time(tmp_path):
+    path = tmp_path / "e.fiche"
+    with fiche.events.create(path, {"n": "uint32", "x": "var * ?float64"}, notes={"run": 7}) as writer:
+        writer.extend({"n": np.arange(10, dtype="u2"), "x": [[1.0] * (i % 3) for i in range(10)]})
+        writer.extend({"n": np.arange(10, 15, dtype="u4"), "x": [[]] * 5})
+        assert not path.exists()
+    reader = fiche.events.open(path)
+    assert reader.typenames() == {"n": "uint32", "x": "var * ?float64"} and reader.notes == {"run": "7"}
+    seen = list(reader.iterate(["n"], step_size=4, report=True, library="np"))
+    assert [report for _, report in seen] == [(0, 4), (4, 8), (8, 12), (12, 15)]
+    assert np.concatenate([some["n"] for some, _ in seen]).tolist() == list(range(15))
+    assert len(list(reader.iterate(step_size="1 kB"))) == 1
+    assert reader[2] == {"n": 2, "x": [1.0, 1.0]} and reader[-1] == {"n": 14, "x": []}
+    assert reader.keys() == ["n", "x"] and reader.num_entries == 15
+
+
+def test_what_is_wrong_is_told(tmp_path):
+    path = tmp_path / "e.fiche"
+    with pytest.raises(ValueError, match="is no type"):
+        fiche.events.create(path, {"x": "float33"})
+    with pytest.raises(ValueError, match="'z' is no|z.* are new"), fiche.events.create(path) as writer:
+        writer.extend({"x": np.arange(3)})
+        writer.extend({"z": np.arange(3)})
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match="x has float64, not int64"), fiche.events.create(path) as writer:
+        writer.extend({"x": np.arange(3)})
+        writer.extend({"x": np.arange(3) / 2})
+    with pytest.raises(ValueError, match="other numbers"), fiche.events.create(path) as writer:
+        writer.extend({"x": np.arange(3), "y": np.arange(4)})
+    with pytest.raises(TypeError, match="complex"), fiche.events.create(path) as writer:
+        writer.extend({"x": np.zeros(3, complex)})
+    assert list(tmp_path.iterdir()) == []
+    with fiche.events.create(path) as writer:
+        writer.extend({"x": np.arange(3)})
+    with pytest.raises(FileExistsError):
+        fiche.events.create(path, {"x": "int8"})
+    reader = fiche.events.open(path)
+    for wrong in (3, -4, 1 << 70):
+        with pytest.raises((IndexError, OverflowError)):
+            reader[wrong]
+    with pytest.raises(IndexError):
+        reader.take([0, 3])
+    with pytest.raises(KeyError, match="'y'"):
+        reader.arrays(["y"])
+    with pytest.raises(TypeError):
+        reader.take([0.5])
+    with pytest.raises(ValueError, match="library"):
+        reader.arrays(library="R")
+    damaged = bytearray(path.read_bytes())
+    damaged[70] ^= 1
+    with pytest.raises(fiche.CorruptError):
+        fiche.events.open(bytes(damaged)).arrays()
+    with pytest.raises((ValueError, fiche.CorruptError)):
+        fiche.events.open(b"")
+
+
+def test_files_without_events_or_fields(tmp_path):
+    empty = written({"x": np.zeros(0), "s": np.zeros((0, 3), "u1")})
+    assert len(empty) == 0 and empty.arrays(library="np")["s"].shape == (0, 3)
+    assert len(empty.take([])) == 0
+    with fiche.events.create(tmp_path / "none", {}):
+        pass
+    none = fiche.events.open(tmp_path / "none")
+    assert (len(none), none.keys()) == (0, [])
+
+
+def test_readers_are_pickled_forked_and_used_from_threads(tmp_path):
+    path = tmp_path / "e.fiche"
+    with fiche.events.create(path) as writer:
+        writer.extend({"x": np.arange(10_000), "y": np.arange(10_000) % 7})
+    reader = fiche.events.open(path)
+    assert pickle.loads(pickle.dumps(reader))[77]["x"] == 77
+    with pytest.raises(TypeError):
+        pickle.dumps(fiche.events.open(path.read_bytes()))
+    wrong = []
+
+    def work(seed):
+        random = np.random.default_rng(seed)
+        for number in random.integers(0, 10_000, 300).tolist():
+            if reader[number] != {"x": number, "y": number % 7}:
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert wrong == []
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if reader[123]["x"] == 123 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.fixture
+def tree(tmp_path):
+    uproot = pytest.importorskip("uproot", reason="SKIP: uproot could not be installed")
+    path = tmp_path / "run.root"
+    random = np.random.default_rng(3)
+    counts = random.integers(0, 5, 500)
+    mass = random.normal(91.2, 2.5, 500).astype("f4")
+    mass[7] = np.frombuffer(b"\x01\x02\xc0\x7f", "f4")[0]
+    with uproot.recreate(path) as file:
+        events = {
+            "run": np.full(500, 3, "i4"),
+            "mass": mass,
+            "jet": ak.zip({"pt": ak.unflatten(random.exponential(30, counts.sum()), counts)}),
+            "grid": np.arange(1500, dtype="f8").reshape(500, 3),
+        }
+        types = {"run": "i4", "mass": "f4", "jet": "var * {pt: float64}", "grid": ("f8", (3,))}
+        file.mktree("events", types)
+        file["events"].extend(events)
+        file.mkrntuple("tuple", {"x": np.arange(3), "y": [[1, 2], [], [3]]})
+    return path
+
+
+def test_trees_of_root_are_repacked_bit_by_bit(tree, tmp_path, capsys):
+    import uproot
+    from fiche.events import root
+
+    out = tmp_path / "out.fiche"
+    assert root.main(["repack", str(tree), "-o", str(out)]) == 1
+    assert "2 trees: events, tuple" in capsys.readouterr().err
+    assert root.main(["repack", f"{tree}:events", "-o", str(out), "--verify"]) == 0
+    assert "bit by bit" in capsys.readouterr().out
+    events = fiche.events.open(out)
+    source = uproot.open(tree)["events"].arrays()
+    for name in events.keys():
+        assert same(events[name], source[name]), name
+    assert root.main(["repack", f"{tree}:events", "-o", str(out)]) == 1
+    assert root.main(["repack", f"{tree}:events", "-o", str(out), "-f", "--branches", "j*"]) == 0
+    assert fiche.events.open(out).keys() == [name for name in events.keys() if name.startswith("j")]
+    assert root.main(["repack", f"{tree}:events", "-o", str(out), "-f", "--branches", "q"]) == 1
+    assert root.main(["repack", f"{tree}:tuple", "-o", str(out), "-f", "--verify"]) == 0
+    assert [fiche.events.open(out)[i]["y"] for i in range(3)] == [[1, 2], [], [3]]
+    assert root.main(["ls", str(tree)]) == 0
+    assert "mass" in capsys.readouterr().out
+    cut = tmp_path / "cut.root"
+    cut.write_bytes(tree.read_bytes()[:3000])
+    before = sorted(tmp_path.iterdir())
+    assert root.main(["repack", f"{cut}:events", "-o", str(tmp_path / "no.fiche")]) == 1
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_difference_is_found_when_verified(tree, tmp_path, monkeypatch):
+    from fiche.events import root
+
+    source = root._Read.columns
+    turn = []
+
+    def columns(self, start, stop):
+        what, columns = source(self, start, stop)
+        turn.append(self.branch.name)
+        # What is read the last time, to be compared, has another last bit.
+        if turn.count("mass") == 5 and turn[-1] == "mass":
+            columns = [columns[0].copy()]
+            columns[0].view("u4")[3] ^= 1
+        return what, columns
+
+    monkeypatch.setattr(root._Read, "columns", columns)
+    with pytest.raises(fiche.CorruptError, match="mass differs"):
+        root.repack(f"{tree}:events", tmp_path / "out.fiche", verify=True)
+
+
+def test_branches_that_cannot_be_read_go_in_as_bytes(tree, tmp_path, monkeypatch):
+    from fiche.events import root
+
+    source = root._Read.columns
+
+    def columns(self, start, stop):
+        if self.branch.name == "grid":
+            raise NotImplementedError("no way to read it")
+        return source(self, start, stop)
+
+    monkeypatch.setattr(root._Read, "columns", columns)
+    report = root.repack(f"{tree}:events", tmp_path / "out.fiche", verify=True)
+    assert report["unread"] == {"grid": "NotImplementedError: no way to read it"}
+    stored = b"".join(fiche.events.open(tmp_path / "out.fiche")["grid"].to_list())
+    assert stored == np.arange(1500, dtype=">f8").tobytes()
