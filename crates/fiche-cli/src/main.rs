@@ -4,6 +4,7 @@ mod advise;
 mod append;
 mod cat;
 mod dictionary;
+mod events;
 mod gzip;
 mod index;
 mod info;
@@ -55,6 +56,8 @@ enum Verb {
     Gzip(gzip::Args),
     Index(index::Args),
     #[command(subcommand)]
+    Events(events::Verb),
+    #[command(subcommand)]
     Dict(dictionary::Verb),
     /// Print a completion script for a shell
     Completions {
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         Verb::Mount(args) => mount::run(args),
         Verb::Gzip(args) => gzip::run(args),
         Verb::Index(args) => index::run(args),
+        Verb::Events(verb) => events::run(verb),
         Verb::Dict(verb) => dictionary::run(verb),
         Verb::Completions { shell } => completions(shell),
         Verb::Man { dir } => man(&dir),

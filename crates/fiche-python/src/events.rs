@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use fiche::events::{
     Access, Batch, Columns, Event, Field, Number, Options, Reader as Events, Schema, Type,
-    Writer as Store,
+    Writer as Store, half,
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -112,22 +112,10 @@ fn number<'py>(py: Python<'py>, number: Number, bits: u64) -> PyResult<Bound<'py
         Number::I16 => (bits as i16).into_bound_py_any(py),
         Number::I32 => (bits as i32).into_bound_py_any(py),
         Number::I64 => (bits as i64).into_bound_py_any(py),
-        Number::F16 => Ok(PyFloat::new(py, half(bits as u16)).into_any()),
+        Number::F16 => Ok(PyFloat::new(py, half(bits as u16).into()).into_any()),
         Number::F32 => Ok(PyFloat::new(py, f32::from_bits(bits as u32).into()).into_any()),
         _ => Ok(PyFloat::new(py, f64::from_bits(bits)).into_any()),
     }
-}
-
-/// A floating point number of two bytes.
-fn half(bits: u16) -> f64 {
-    let (exponent, rest) = (i32::from(bits >> 10 & 0x1F), f64::from(bits & 0x3FF) / 1024.0);
-    let value = match exponent {
-        0 => rest * 2f64.powi(-14),
-        31 if rest == 0.0 => f64::INFINITY,
-        31 => f64::NAN,
-        _ => (1.0 + rest) * 2f64.powi(exponent - 15),
-    };
-    if bits >> 15 == 1 { -value } else { value }
 }
 
 impl Look<'_> {

@@ -1,6 +1,7 @@
 //! The command as people use it.
 
 mod command;
+mod events;
 mod gzip;
 mod mount;
 mod place;

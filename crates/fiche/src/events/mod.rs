@@ -44,4 +44,5 @@ mod writer;
 pub use batch::{Batch, Value};
 pub use reader::{Columns, Event, Reader};
 pub use schema::{Column, Count, Field, Layout, Level, Number, Role, Schema, Type};
+pub use types::half;
 pub use writer::{Access, Options, Writer};

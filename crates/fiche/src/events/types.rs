@@ -27,6 +27,23 @@ impl Number {
     }
 }
 
+/// The value of a floating point number of 2 bytes, by its bits.
+///
+/// ```
+/// assert_eq!([0x3C00, 0xC000, 1, 0xFC00].map(fiche::events::half), [1.0, -2.0, 2f32.powi(-24), f32::NEG_INFINITY]);
+/// ```
+#[must_use]
+pub fn half(bits: u16) -> f32 {
+    let sign = u32::from(bits >> 15) << 31;
+    let (exponent, rest) = (u32::from(bits >> 10 & 0x1F), u32::from(bits & 0x3FF));
+    match exponent {
+        // So small that none is normal: a whole number of the smallest.
+        0 => f32::from_bits((rest as f32 * 2f32.powi(-24)).to_bits() | sign),
+        31 => f32::from_bits(sign | 0xFF << 23 | rest << 13),
+        _ => f32::from_bits(sign | (exponent + 112) << 23 | rest << 13),
+    }
+}
+
 /// Whether a name needs no quotes.
 fn is_plain(name: &str) -> bool {
     let mut chars = name.chars();

@@ -1,0 +1,423 @@
+//! `fiche events`
+
+mod infer;
+mod print;
+mod put;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, IsTerminal, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use fiche::Error;
+use fiche::events::{Access, Batch, Columns, Field, Options, Reader, Schema, Type, Writer};
+use serde_json::{Value, json};
+
+use self::infer::Seen;
+use self::print::Printer;
+use self::put::Shape;
+use crate::input::{self, Threads};
+use crate::output::Output;
+use crate::sizes::show;
+use crate::ui::{self, Failed, Progress, say};
+
+/// Files of events: records with the same fields, of which any one is read on its own
+#[derive(clap::Subcommand)]
+pub enum Verb {
+    Pack(PackArgs),
+    Ls(LsArgs),
+    Cat(CatArgs),
+    Take(TakeArgs),
+    Root(RootArgs),
+}
+
+/// List files of ROOT, and repack them: by Python's package, with uproot
+///
+/// Runs python3 -m fiche.events.root, or another Python that FICHE_PYTHON names: pip install 'fiche[root]'.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct RootArgs {
+    /// ls FILE, or repack FILE[:TREE] -o FILE; --help tells of more
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<std::ffi::OsString>,
+}
+
+/// Pack JSON lines: an object on each, whose keys are the fields
+///
+/// All lines are read twice: first to see what types fields have, then to write them.
+#[derive(clap::Args)]
+pub struct PackArgs {
+    /// The lines, or - for standard input
+    file: PathBuf,
+    /// The file of events to write
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    /// What reads are to be fast: of single events, of some hundreds, or of all of them
+    #[arg(long, value_enum, default_value = "event")]
+    access: AccessArg,
+    /// How many events are decoded for one, instead
+    #[arg(long, value_name = "EVENTS")]
+    packet: Option<usize>,
+    /// The types of fields, instead of those that are found: {run: uint32, pt: var * float32}
+    #[arg(long, value_name = "TYPES")]
+    types: Option<String>,
+    /// Replace a file that is there already
+    #[arg(long, short)]
+    force: bool,
+    #[command(flatten)]
+    threads: Threads,
+    /// Print what was packed as JSON
+    #[arg(long)]
+    json: bool,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum AccessArg {
+    Event,
+    Block,
+    Scan,
+}
+
+/// Show the fields of events, and their types
+#[derive(clap::Args)]
+pub struct LsArgs {
+    /// The file of events
+    file: PathBuf,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Print events as JSON lines
+///
+/// What is not there is null, and so is a number that JSON has no word for; bytes are in base64.
+#[derive(clap::Args)]
+pub struct CatArgs {
+    /// The file of events
+    file: PathBuf,
+    /// Only so many events, from one on: START+COUNT
+    #[arg(long, value_name = "START+COUNT", value_parser = range)]
+    range: Option<(u64, u64)>,
+    /// Only these fields
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    fields: Option<Vec<String>>,
+}
+
+/// Print some events by their numbers, in the order in which they are asked for, as JSON lines
+#[derive(clap::Args)]
+pub struct TakeArgs {
+    /// The file of events
+    file: PathBuf,
+    /// Numbers of events, from 0 on; - reads them from standard input
+    #[arg(required = true)]
+    number: Vec<String>,
+    /// Only these fields
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    fields: Option<Vec<String>>,
+}
+
+/// START+COUNT.
+fn range(text: &str) -> Result<(u64, u64), String> {
+    let wrong = || format!("{text:?} is not START+COUNT");
+    let (start, count) = text.split_once('+').ok_or_else(wrong)?;
+    let number = |text: &str| text.replace('_', "").parse::<u64>().map_err(|_| wrong());
+    Ok((number(start)?, number(count)?))
+}
+
+pub fn run(verb: Verb) -> Result<(), Failed> {
+    match verb {
+        Verb::Pack(args) => pack(args),
+        Verb::Ls(args) => ls(args),
+        Verb::Cat(args) => cat(args),
+        Verb::Take(args) => take(args),
+        Verb::Root(args) => root(&args),
+    }
+}
+
+/// Events that are read and printed together.
+const TOGETHER: u64 = 4096;
+
+fn open(file: &Path) -> Result<Reader, Failed> {
+    Reader::open(input::source(file)?).map_err(|e| Failed::at(file, e))
+}
+
+fn ls(args: LsArgs) -> Result<(), Failed> {
+    let reader = open(&args.file)?;
+    let fields = &reader.schema().fields;
+    if args.json {
+        let fields = fields.iter().map(|field| {
+            let notes: serde_json::Map<String, Value> =
+                field.notes.iter().map(|(name, note)| (name.clone(), json!(note))).collect();
+            json!({"name": field.name, "type": field.what.to_string(), "notes": notes})
+        });
+        let notes: serde_json::Map<String, Value> =
+            reader.schema().notes.iter().map(|(name, note)| (name.clone(), json!(note))).collect();
+        let fields: Vec<Value> = fields.collect();
+        let report = json!({"events": reader.len(), "fields": fields, "notes": notes});
+        return ui::print(format!("{report:#}\n").as_bytes());
+    }
+    let width = fields.iter().map(|field| field.name.chars().count()).max().unwrap_or(0);
+    let mut out = String::new();
+    for field in fields {
+        let name = ui::one_line(field.name.as_bytes());
+        out += &format!("{name:width$}  {}\n", field.what);
+    }
+    ui::print(out.as_bytes())
+}
+
+/// That there are not so many events.
+fn beyond(asked: u64, len: u64) -> Error {
+    Error::Invalid {
+        what: format!("events are asked for up to number {asked}: there are {len}").into(),
+    }
+}
+
+/// The fields that are asked for, and what prints them.
+fn printer(
+    reader: &Reader,
+    fields: Option<&Vec<String>>,
+) -> Result<(Option<Columns>, Printer), Failed> {
+    let columns = fields.map(|fields| reader.select(fields)).transpose()?;
+    let wanted = |name: &str| fields.is_none_or(|fields| fields.iter().any(|field| field == name));
+    Ok((columns, Printer::new(reader.schema(), wanted)))
+}
+
+fn cat(args: CatArgs) -> Result<(), Failed> {
+    let at = |e| Failed::at(&args.file, e);
+    let reader = open(&args.file)?;
+    let (columns, printer) = printer(&reader, args.fields.as_ref())?;
+    let (start, end) = match args.range {
+        None => (0, reader.len()),
+        Some((start, count)) => {
+            let range = start..start.saturating_add(count);
+            if range.end > reader.len() {
+                return Err(at(beyond(range.end - 1, reader.len())));
+            }
+            (range.start, range.end)
+        }
+    };
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut next = start;
+    while next < end {
+        let some = next..end.min(next + TOGETHER);
+        next = some.end;
+        let batch = reader.read(some, columns.as_ref()).map_err(at)?;
+        printer.print(&batch, &mut out).map_err(Error::Io)?;
+        ui::check_stop()?;
+    }
+    out.flush().map_err(|e| Error::Io(e).into())
+}
+
+fn take(args: TakeArgs) -> Result<(), Failed> {
+    let reader = open(&args.file)?;
+    let (columns, printer) = printer(&reader, args.fields.as_ref())?;
+    let number = |text: &str| {
+        let number = text.replace('_', "").parse::<u64>();
+        number.map_err(|_| Failed::usage(format!("{text:?} is no number of an event")))
+    };
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut print = |numbers: &[u64]| -> Result<(), Failed> {
+        let at = |e| Failed::at(&args.file, e);
+        if let Some(number) = numbers.iter().find(|&&number| number >= reader.len()) {
+            return Err(at(beyond(*number, reader.len())));
+        }
+        let batch = reader.take(numbers, columns.as_ref()).map_err(at)?;
+        printer.print(&batch, &mut out).map_err(|e| Error::Io(e).into())
+    };
+    let mut some = Vec::new();
+    for text in &args.number {
+        if text != "-" {
+            some.push(number(text)?);
+            continue;
+        }
+        for line in std::io::stdin().lock().lines() {
+            let line = line.map_err(|e| Failed::io(Path::new("standard input"), e))?;
+            for text in line.split_whitespace() {
+                some.push(number(text)?);
+            }
+            if some.len() as u64 >= TOGETHER {
+                print(&std::mem::take(&mut some))?;
+            }
+        }
+    }
+    print(&some)?;
+    out.flush().map_err(|e| Error::Io(e).into())
+}
+
+/// Python takes the place of this program.
+fn root(args: &RootArgs) -> Result<(), Failed> {
+    use std::os::unix::process::CommandExt;
+
+    let python = std::env::var_os("FICHE_PYTHON").unwrap_or_else(|| "python3".into());
+    let mut command = std::process::Command::new(&python);
+    let error = command.args(["-m", "fiche.events.root"]).args(&args.args).exec();
+    Err(Failed::io(Path::new(&python), error))
+}
+
+/// Lines that can be read twice.
+struct Lines {
+    file: File,
+    name: PathBuf,
+}
+
+impl Lines {
+    /// Those of a file; what comes from standard input or a pipe is kept in a file that nobody else sees.
+    fn open(path: &Path) -> Result<Lines, Failed> {
+        let name = match path == Path::new("-") {
+            true => PathBuf::from("standard input"),
+            false => path.to_owned(),
+        };
+        let failed = |e| Failed::io(&name, e);
+        let keep = |from: &mut dyn Read| {
+            let mut file = tempfile::tempfile()?;
+            std::io::copy(from, &mut file)?;
+            std::io::Result::Ok(file)
+        };
+        let file = if path == Path::new("-") {
+            let mut stdin = std::io::stdin().lock();
+            if stdin.is_terminal() {
+                return Err(Failed::usage(
+                    "standard input is a terminal: give it a file or a pipe",
+                ));
+            }
+            keep(&mut stdin).map_err(failed)?
+        } else {
+            let mut file = File::open(path).map_err(failed)?;
+            match file.metadata().map_err(failed)?.is_file() {
+                true => file,
+                false => keep(&mut file).map_err(failed)?,
+            }
+        };
+        Ok(Lines { file, name })
+    }
+
+    fn len(&self) -> Result<u64, Failed> {
+        Ok(self.file.metadata().map_err(|e| Failed::io(&self.name, e))?.len())
+    }
+
+    /// Calls this with each object, and its line's number from 1 on.
+    fn each(
+        &mut self,
+        progress: &Progress,
+        mut with: impl FnMut(Value, u64) -> Result<(), Failed>,
+    ) -> Result<(), Failed> {
+        let failed = |e| Failed::io(&self.name, e);
+        self.file.rewind().map_err(failed)?;
+        let mut lines = BufReader::with_capacity(1 << 20, &self.file);
+        let (mut line, mut number) = (Vec::new(), 0);
+        loop {
+            line.clear();
+            let bytes = lines.read_until(b'\n', &mut line).map_err(failed)?;
+            if bytes == 0 {
+                return Ok(());
+            }
+            number += 1;
+            progress.add(bytes as u64)?;
+            if line.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            let value = serde_json::from_slice(&line).map_err(|e| self.wrong(number, &e))?;
+            with(value, number)?;
+        }
+    }
+
+    /// What is wrong with a line.
+    fn wrong(&self, line: u64, what: &dyn std::fmt::Display) -> Failed {
+        let what = format!("line {line}: {what}");
+        Failed::at(&self.name, Error::Invalid { what: what.into() })
+    }
+}
+
+fn pack(args: PackArgs) -> Result<(), Failed> {
+    let mut lines = Lines::open(&args.file)?;
+    ui::will_check();
+    let schema = match &args.types {
+        Some(types) => match types.parse::<Type>()? {
+            Type::Record(fields) => Schema::new(fields)?,
+            _ => return Err(Failed::usage("the types of fields are written {name: type, ...}")),
+        },
+        None => inferred(&mut lines, args.quiet)?,
+    };
+    let (access, options) = (args.access, Options::default().threads(args.threads.count()));
+    let options = options.access(match access {
+        AccessArg::Event => Access::Event,
+        AccessArg::Block => Access::Block,
+        AccessArg::Scan => Access::Scan,
+    });
+    let options = match args.packet {
+        Some(events) => options.packet(events),
+        None => options,
+    };
+    let output = Output::create(&args.output, args.force)?;
+    if output.is_terminal() {
+        return Err(Failed::usage("compressed bytes are not for a terminal: name a file with -o"));
+    }
+    let shapes = Shape::all(&schema);
+    let mut writer = Writer::new(output, schema.clone(), options)?;
+    let mut batch = Batch::new(&schema)?;
+    let progress = Progress::new("packing", Some(lines.len()?), args.quiet);
+    let name = lines.name.clone();
+    let (mut events, mut pending) = (0u64, 0);
+    lines.each(&progress, |value, line| {
+        put::event(&shapes, &value, &mut batch).map_err(|what| {
+            let what = format!("line {line}: {what}");
+            Failed::at(&name, Error::Invalid { what: what.into() })
+        })?;
+        (events, pending) = (events + 1, pending + 1);
+        if pending == TOGETHER as usize {
+            batch.set_len(pending);
+            writer.extend(&batch).map_err(|e| Failed::at(&args.output, e))?;
+            batch.clear();
+            pending = 0;
+        }
+        Ok(())
+    })?;
+    batch.set_len(pending);
+    writer.extend(&batch).map_err(|e| Failed::at(&args.output, e))?;
+    progress.done();
+    let output = writer.finish()?;
+    output.finish()?;
+    report(&args, events)
+}
+
+fn inferred(lines: &mut Lines, quiet: bool) -> Result<Schema, Failed> {
+    let progress = Progress::new("looking", Some(lines.len()?), quiet);
+    let mut seen = Seen::default();
+    let name = lines.name.clone();
+    lines.each(&progress, |value, line| match value {
+        Value::Object(_) => {
+            seen.look(&value);
+            Ok(())
+        }
+        _ => {
+            let what = format!("line {line}: there is no object");
+            Err(Failed::at(&name, Error::Invalid { what: what.into() }))
+        }
+    })?;
+    progress.done();
+    let mut json = Vec::new();
+    let fields: Vec<Field> = seen.fields(&mut Vec::new(), &mut json);
+    let mut schema = Schema::new(fields)?;
+    if !json.is_empty() {
+        schema.notes.push((infer::JSON.to_owned(), json.join("\n")));
+    }
+    Ok(schema)
+}
+
+fn report(args: &PackArgs, events: u64) -> Result<(), Failed> {
+    if args.output.as_os_str() == "-" {
+        return Ok(());
+    }
+    let stored = std::fs::metadata(&args.output).map_err(|e| Failed::io(&args.output, e))?.len();
+    if args.json {
+        let output = args.output.to_string_lossy();
+        let report = json!({"output": output, "events": events, "stored_bytes": stored});
+        return ui::print(format!("{report:#}\n").as_bytes());
+    }
+    if !args.quiet {
+        say!("{}: {events} events in {}", args.output.display(), show(stored));
+    }
+    Ok(())
+}

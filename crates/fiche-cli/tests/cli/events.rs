@@ -1,0 +1,190 @@
+//! Events as JSON lines.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::place::Place;
+
+const LINES: &str = r#"{"a":1,"b":"x","c":[1,2.5],"d":{"e":true,"f":null},"m":3,"o":[null,1]}
+{"a":-5,"b":"é\n","c":[],"d":{"e":false,"f":[{"g":1}]},"m":"three","o":[]}
+
+{"a":9007199254740993,"b":"","c":[0.1],"m":[1,{"z":null}],"o":[7],"a.b":18446744073709551615}
+"#;
+
+fn values(lines: &[u8]) -> Vec<Value> {
+    let lines = lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+}
+
+/// Without what is null, which stands for what is not there; and whole numbers as such.
+fn bare(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(name, value)| (name.clone(), bare(value)))
+            .collect(),
+        Value::Array(items) => items.iter().map(bare).collect(),
+        // Whole numbers among others come back as 1.0.
+        Value::Number(number) if number.is_f64() && number.as_f64().unwrap().fract() == 0.0 => {
+            json!(number.as_f64().unwrap() as i64)
+        }
+        other => other.clone(),
+    }
+}
+
+#[test]
+fn json_lines_come_back() {
+    let place = Place::new();
+    fs::write(place.path("in.jsonl"), LINES).unwrap();
+    let written = values(LINES.as_bytes());
+    for access in ["event", "block", "scan"] {
+        place.ok(&["events", "pack", "in.jsonl", "-o", "out", "--force", "--access", access]);
+        let back = values(&place.ok(&["events", "cat", "out"]));
+        assert_eq!(
+            back.iter().map(bare).collect::<Vec<_>>(),
+            written.iter().map(bare).collect::<Vec<_>>()
+        );
+        // What is not there is null.
+        assert_eq!(back[0]["a.b"], Value::Null);
+    }
+    let types = String::from_utf8(place.ok(&["events", "ls", "out"])).unwrap();
+    let types: Vec<&str> = types.lines().map(|line| line[3..].trim()).collect();
+    let record = "?{e: bool, f: option[var * {g: int64}]}";
+    let list = "var * ?int64";
+    assert_eq!(types, ["int64", "string", "var * float64", record, "string", list, "?uint64"]);
+    let report: Value =
+        serde_json::from_slice(&place.ok(&["events", "ls", "out", "--json"])).unwrap();
+    assert_eq!((&report["events"], &report["fields"][0]["type"]), (&json!(3), &json!("int64")));
+
+    let some = values(&place.ok(&["events", "take", "out", "2", "0", "2", "--fields", "m,a"]));
+    assert_eq!(some[0], json!({"a": 9_007_199_254_740_993_i64, "m": [1, {"z": null}]}));
+    assert_eq!((some.len(), &some[0], &some[1]["a"]), (3, &some[2], &json!(1)));
+    let output = place.pipe(&["events", "take", "out", "-", "--fields", "a"], b"1 0\n2\n");
+    let numbers: Vec<Value> = values(&output.stdout).into_iter().map(|v| v["a"].clone()).collect();
+    assert_eq!(numbers, [json!(-5), json!(1), json!(9_007_199_254_740_993_i64)]);
+    let range = values(&place.ok(&["events", "cat", "out", "--range", "1+1", "--fields", "b"]));
+    assert_eq!(range, [json!({"b": "é\n"})]);
+    assert!(place.ok(&["events", "cat", "out", "--range", "3+0"]).is_empty());
+}
+
+#[test]
+fn types_may_be_said_and_are_held_to() {
+    let place = Place::new();
+    let pack = |types: &str, line: &str| {
+        let args = ["events", "pack", "-", "-o", "out", "--force", "--types", types];
+        let output = place.pipe(&args, line.as_bytes());
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let types = "{x: uint8, y: 2 * float32, z: bytes, t: ?string}";
+    let line = r#"{"x":255,"y":[0.1,1e300],"z":"AP8=","t":null}"#;
+    assert_eq!(pack(types, line).0, Some(0));
+    let back = values(&place.ok(&["events", "cat", "out"]));
+    assert_eq!(back, [json!({"x": 255, "y": [0.1, null], "z": "AP8=", "t": null})]);
+    fs::remove_file(place.path("out")).unwrap();
+    for (types, line, told) in [
+        ("{x: uint8}", r#"{"x":256}"#, "line 1: x: 256 is not of its type"),
+        ("{x: uint8}", "{\"x\":1}\n{\"x\":1.5}", "line 2: x: 1.5 is not of its type"),
+        ("{x: uint8}", r#"{"x":1,"y":2}"#, "there is no field \"y\""),
+        ("{x: uint8, y: int8}", r#"{"x":1}"#, "y: null is not of its type"),
+        ("{x: 2 * int8}", r#"{"x":[1]}"#, "x: [1] is not of its type"),
+        ("{x: bytes}", r#"{"x":"?"}"#, "x: this is not base64"),
+        ("{x: uint9}", r#"{"x":1}"#, "is no type, from byte 4 on"),
+        ("uint8", r#"{"x":1}"#, "{name: type, ...}"),
+    ] {
+        let (code, error) = pack(types, line);
+        assert!(code == Some(2) && error.contains(told), "{types} {line}: {error}");
+    }
+    assert!(place.files().is_empty());
+}
+
+#[test]
+fn what_cannot_be_is_told() {
+    let place = Place::new();
+    for (lines, told) in [
+        ("[1]\n", "line 1: there is no object"),
+        ("{\"a\":1}\n{\"a\":", "line 2: EOF while parsing"),
+        ("{\"a\":1}\nx", "line 2: expected value"),
+    ] {
+        fs::write(place.path("in"), lines).unwrap();
+        let error = place.fails(2, &["events", "pack", "in", "-o", "out"]);
+        assert!(error.contains(told), "{error}");
+    }
+    assert_eq!(place.files(), ["in"]);
+    place.fails(5, &["events", "pack", "none", "-o", "out"]);
+    place.fails(2, &["events", "pack", "in", "-o", "out", "--access", "any"]);
+    // No events, no fields.
+    fs::write(place.path("in"), "").unwrap();
+    place.ok(&["events", "pack", "in", "-o", "out"]);
+    place.fails(5, &["events", "pack", "in", "-o", "out"]);
+    assert!(
+        place.ok(&["events", "cat", "out"]).is_empty()
+            && place.ok(&["events", "ls", "out"]).is_empty()
+    );
+    fs::write(place.path("in"), "{}\n{}\n").unwrap();
+    place.ok(&["events", "pack", "in", "-o", "out", "--force"]);
+    assert_eq!(place.ok(&["events", "cat", "out"]), b"{}\n{}\n");
+
+    fs::write(place.path("in"), LINES).unwrap();
+    place.ok(&["events", "pack", "in", "-o", "out", "--force"]);
+    for args in [
+        &["cat", "out", "--range", "2+2"][..],
+        &["cat", "out", "--range", "2"],
+        &["take", "out", "3"],
+        &["take", "out", "x"],
+        &["cat", "out", "--fields", "q"],
+    ] {
+        place.fails(2, &[&["events"], args].concat());
+    }
+    let mut file = fs::read(place.path("out")).unwrap();
+    fs::write(place.path("cut"), &file[..file.len() / 2]).unwrap();
+    place.fails(3, &["events", "cat", "cut"]);
+    let middle = file.len() / 2;
+    file[middle] ^= 1;
+    fs::write(place.path("damaged"), &file).unwrap();
+    place.fails(3, &["events", "cat", "damaged"]);
+    place.fails(2, &["events", "ls", "in"]);
+}
+
+#[test]
+fn files_of_root_are_left_to_python() {
+    let place = Place::new();
+    fs::write(place.path("python"), "#!/bin/sh\necho \"$@\"; exit 7\n").unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(place.path("python"), executable).unwrap();
+    let run = |python: &str| {
+        let args = ["events", "root", "repack", "x.root:Events", "-o", "out", "--verify", "--help"];
+        place.command(&args).env("FICHE_PYTHON", place.path(python)).output().unwrap()
+    };
+    let output = run("python");
+    let told = "-m fiche.events.root repack x.root:Events -o out --verify --help\n";
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(7), told.as_bytes()));
+    assert_eq!(run("none").status.code(), Some(5));
+}
+
+#[test]
+fn who_is_interrupted_leaves_nothing() {
+    let place = Place::new();
+    let lines: String = (0..300_000).map(|i| format!("{{\"a\":{i},\"b\":\"{i:x}\"}}\n")).collect();
+    fs::write(place.path("in"), lines).unwrap();
+    for wait in [20, 150, 400] {
+        let mut child =
+            place.command(&["events", "pack", "in", "-o", "out", "-q"]).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(wait));
+        let signal = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+        let code = child.wait().unwrap().code();
+        if signal.is_err() {
+            println!("SKIP: kill");
+            return;
+        }
+        // It may have been faster.
+        if code == Some(0) {
+            fs::remove_file(place.path("out")).unwrap();
+        } else {
+            assert_eq!(code, Some(130));
+        }
+        assert_eq!(place.files(), ["in"]);
+    }
+}
