@@ -36,7 +36,7 @@ pub enum Verb {
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct RootArgs {
-    /// ls FILE, or repack FILE[:TREE] -o FILE; --help tells of more
+    /// ls FILE, or repack FILE or FILE:TREE, with -o FILE; --help tells of more
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<std::ffi::OsString>,
 }
