@@ -157,7 +157,7 @@ def test_arrays_of_numpy_come_back_with_their_bits():
         "name": np.array([f"{i}é" for i in range(50)]),
         "raw": [bytes(i) for i in range(50)],
         "half": np.frombuffer(random.bytes(100), "f2"),
-        "pair": np.zeros(50, [("a", "i2"), ("b", "f4")]),
+        "pair": np.frombuffer(random.bytes(300), [("a", "i2"), ("b", "f4")]),
         "masked": np.ma.MaskedArray(np.arange(50), np.arange(50) % 3 == 0),
     }
     reader = written(events)
@@ -168,14 +168,54 @@ def test_arrays_of_numpy_come_back_with_their_bits():
     assert back["matrix"].shape == (50, 2, 3) and (back["matrix"] == events["matrix"]).all()
     assert all((a == b).all() and a.dtype == b.dtype for a, b in zip(back["jagged"], jagged, strict=True))
     assert back["name"].tolist() == events["name"].tolist() and back["raw"].tolist() == events["raw"]
-    assert back["pair"].dtype == events["pair"].dtype
-    assert (back["masked"].mask == events["masked"].mask).all()
+    assert back["pair"].dtype == events["pair"].dtype and back["pair"].tobytes() == events["pair"].tobytes()
+    assert back["masked"].tolist() == events["masked"].tolist()
     assert reader[4]["big"] == int(events["big"][4]) and reader[3]["masked"] is None
     assert [type(value) for value in reader[1].values()] == [float, int, list, list, str, bytes, float, dict, int]
     assert reader["big"].tolist() == events["big"].tolist()
     assert reader[5:9]["big"].tolist() == events["big"][5:9].tolist()
     assert reader[::-7]["big"].tolist() == events["big"][::-7].tolist()
     assert reader[events["big"] > 50]["big"].tolist() == events["big"][events["big"] > 50].tolist()
+
+
+def test_what_is_missing_stays_missing():
+    masked = np.ma.MaskedArray
+    written_and_read = lambda events: written(events).arrays(library="np")["x"].tolist()
+    assert written_and_read({"x": masked([[1, 2], [3, 4]], [[0, 1], [0, 0]])}) == [[1, None], [3, 4]]
+    assert written_and_read({"x": masked(np.zeros((0, 2)), np.zeros((0, 2)))}) == []
+    jagged = written({"x": [masked([1, 2], [0, 1]), np.array([3])]})
+    assert jagged.typenames() == {"x": "var * ?int64"} and jagged[0] == {"x": [1, None]}
+    again = written(jagged.arrays(library="np"))
+    assert again.typenames() == jagged.typenames() and again[0] == jagged[0]
+    lists = ak.Array([{"x": [1, 2]}, {"x": None}, {"x": [3, 4]}])
+    assert [part if part is None else part.tolist() for part in written(lists).arrays(library="np")["x"]] == [[1, 2], None, [3, 4]]
+    record = ak.Array([{"x": {"a": None, "b": 1}}, {"x": {"a": 2, "b": 3}}])
+    assert written(record).arrays(library="np")["x"].tolist() == [(None, 1), (2, 3)]
+    pa = pytest.importorskip("pyarrow", reason="SKIP: pyarrow could not be installed")
+    assert written({"x": pa.array([1, None, 2**53 + 1])})[2] == {"x": 2**53 + 1}
+
+
+def test_nothing_is_lost_where_kinds_differ():
+    for lossy in (
+        [2**53 + 1, 0.5],
+        [np.array([2**63 + 1], "u8"), np.array([-1])],
+        [1 + 2j],
+        [["ab"], ["c", 1]],
+        [True, 2],
+        ["a", b"a"],
+        [1, "a"],
+    ):
+        with pytest.raises((TypeError, OverflowError)):
+            written({"x": lossy})
+    with pytest.raises(ValueError, match="does not tell apart"):
+        written({"x": np.array([2**53 + 1])}, fields={"x": "float64"})
+    assert written({"x": np.array([2**53])}, fields={"x": "float64"})[0] == {"x": 2.0**53}
+    assert written({"x": [[b"ab\0"], [b"c", b"d"], []]})[0] == {"x": [b"ab\0"]}
+    assert bytes(written({"x": np.array([b"ab\0"], "S3")})[0]["x"]) == b"ab\0"
+    assert written({"x": [2**63, 1]}).typenames() == {"x": "uint64"}
+    assert written({"x": []}, fields={"x": "string"}).typenames() == {"x": "string"}
+    assert written({"x": [None, None]}, fields={"x": "?string"})[1] == {"x": None}
+    assert written({"x": np.arange(300)}).take(np.array([1, -1], np.int8), library="np")["x"].tolist() == [1, 299]
 
 
 def test_halves_are_the_numbers_that_numpy_says():
@@ -341,19 +381,20 @@ def test_trees_of_root_are_repacked_bit_by_bit(tree, tmp_path, capsys):
 def test_a_difference_is_found_when_verified(tree, tmp_path, monkeypatch):
     from fiche.events import root
 
-    source = root._Read.columns
+    source = root._Read.array
     turn = []
 
-    def columns(self, start, stop):
-        what, columns = source(self, start, stop)
+    def array(self, start, stop):
+        array = source(self, start, stop)
         turn.append(self.branch.name)
         # What is read the last time, to be compared, has another last bit.
         if turn.count("mass") == 5 and turn[-1] == "mass":
-            columns = [columns[0].copy()]
-            columns[0].view("u4")[3] ^= 1
-        return what, columns
+            bits = np.asarray(array).copy()
+            bits.view("u4")[3] ^= 1
+            return ak.Array(bits)
+        return array
 
-    monkeypatch.setattr(root._Read, "columns", columns)
+    monkeypatch.setattr(root._Read, "array", array)
     with pytest.raises(fiche.CorruptError, match="mass differs"):
         root.repack(f"{tree}:events", tmp_path / "out.fiche", verify=True)
 

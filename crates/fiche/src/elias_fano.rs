@@ -352,7 +352,8 @@ pub(crate) struct Stored<'a> {
 }
 
 impl<'a> Stored<'a> {
-    /// Takes a sequence of `n` numbers of which nothing is checked but that the bytes are there.
+    /// Takes a sequence of `n` numbers of which nothing is checked but that the bytes are there, and that there are no more high
+    /// bits than a writer puts: so that a look is fast in any case.
     #[inline(always)]
     pub fn take(take: &mut Take<'a>, n: usize) -> Result<Stored<'a>> {
         let last = take.varint()?;
@@ -362,6 +363,9 @@ impl<'a> Stored<'a> {
         let (Some(low_bits), Some(high_bits)) = (low_bits, high_bits) else {
             return Err(take.corrupt());
         };
+        if last >> low_width > 2 * n as u64 {
+            return Err(take.corrupt());
+        }
         let bytes = |bits: u64| usize::try_from(bits.div_ceil(8)).unwrap_or(usize::MAX);
         let low = take.bytes(bytes(low_bits))?;
         Ok(Stored { low_width, low, high: take.bytes(bytes(high_bits))? })

@@ -256,6 +256,37 @@ fn root(args: &RootArgs) -> Result<(), Failed> {
     Err(Failed::io(Path::new(&python), error))
 }
 
+/// A whole number of a line of JSON that has more than 64 bits: it would come back as another.
+fn too_long(line: &[u8]) -> Option<&str> {
+    let line = std::str::from_utf8(line).ok()?;
+    let (mut rest, mut is_text) = (line, false);
+    while let Some(at) = rest.find(['"', '\\', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) {
+        let (before, here) = rest.split_at(at);
+        let len = match here.as_bytes()[0] {
+            b'"' => {
+                is_text = !is_text;
+                1
+            }
+            b'\\' => 1 + here[1..].chars().next().map_or(0, char::len_utf8),
+            _ => {
+                let is_number = |c: char| c.is_ascii_digit() || ".eE+-".contains(c);
+                let len = here.find(|c| !is_number(c)).unwrap_or(here.len());
+                let digits = &here[..len];
+                let sign = if before.ends_with('-') { "-" } else { "" };
+                let is_whole = digits.bytes().all(|byte| byte.is_ascii_digit());
+                let number = format!("{sign}{digits}");
+                let fits = number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok();
+                if !is_text && is_whole && !fits {
+                    return Some(digits);
+                }
+                len
+            }
+        };
+        rest = &here[len..];
+    }
+    None
+}
+
 /// Lines that can be read twice.
 struct Lines {
     file: File,
@@ -319,6 +350,10 @@ impl Lines {
                 continue;
             }
             let value = serde_json::from_slice(&line).map_err(|e| self.wrong(number, &e))?;
+            if let Some(digits) = too_long(&line) {
+                let what = format!("{digits} has more than 64 bits");
+                return Err(self.wrong(number, &what));
+            }
             with(value, number)?;
         }
     }

@@ -93,7 +93,11 @@ impl Look<'_> {
                 let len = self.one(*column) as usize;
                 let bytes = self.bytes(column + 1, len);
                 match shape {
-                    Shape::Json(_) => out.write_all(bytes),
+                    // Whatever stands there: it is on this line, and JSON.
+                    Shape::Json(_) => match serde_json::from_slice::<serde_json::Value>(bytes) {
+                        Ok(value) => Ok(serde_json::to_writer(out, &value)?),
+                        Err(_) => Ok(serde_json::to_writer(out, &String::from_utf8_lossy(bytes))?),
+                    },
                     Shape::Bytes(_) => Ok(serde_json::to_writer(out, &encoded(bytes))?),
                     _ => Ok(serde_json::to_writer(out, &String::from_utf8_lossy(bytes))?),
                 }

@@ -158,8 +158,16 @@ fn number(
         Number::I16 => whole!(i16),
         Number::I32 => whole!(i32),
         Number::I64 => whole!(i64),
-        Number::F32 => batch.put(column, &[value.as_f64()? as f32]),
-        Number::F64 => batch.put(column, &[value.as_f64()?]),
+        Number::F32 => {
+            let float = value.as_f64()? as f32;
+            let is_other = whole().is_some_and(|whole| float as i128 != whole);
+            batch.put(column, &[Some(float).filter(|float| float.is_finite() && !is_other)?])
+        }
+        Number::F64 => {
+            let float = value.as_f64()?;
+            let is_other = whole().is_some_and(|whole| float as i128 != whole);
+            batch.put(column, &[Some(float).filter(|_| !is_other)?])
+        }
         _ => return None,
     };
     Some(done.map_err(|error| error.to_string()))

@@ -5,7 +5,7 @@
 //! | size | field | meaning |
 //! |---|---|---|
 //! | varint | events | in a packet, 1 to 65,536; fewer in the last of a segment |
-//! | varint | values | that a packet has at most, up to 2^24: those of all columns, and one for each item of each level that is not the same as another |
+//! | varint | values | that a packet has at most, up to 2^24: those of all columns, and one for each item of each level |
 //! | for each | level but the first | varint: 0, or how many levels back the one is that has the same items: as many for each item above, which are on the same level, or one that has the same |
 //! | for each | column | varint: 0, or how many columns back the one is that has the same values, on the same level or one that has the same items; never one that is such itself |
 //! | for each | column of its own | its coder; the tables of all have 2^26 parts at most |
@@ -50,7 +50,7 @@ pub(crate) struct Plan {
 pub(crate) struct Items {
     /// Columns with their own values.
     pub columns: Vec<usize>,
-    /// Values of an item, of all columns that have them on this level, and one for the item itself.
+    /// Values of an item, of all columns that have them on this level, and one for the item itself on each level that has it.
     pub values: u64,
 }
 
@@ -64,6 +64,10 @@ impl Plan {
             let above = |i: usize| layout.levels()[i].parent.map(|parent| plan.levels[parent]);
             plan.items[i].values = 1;
             if same != i {
+                // Who reads them meets them again.
+                if let Some(items) = plan.items.get_mut(same) {
+                    items.values += 1;
+                }
                 let alike = match (level.count, layout.levels()[same].count) {
                     (Count::Fixed(a), Count::Fixed(b)) => a == b,
                     (Count::Column(a), Count::Column(b)) => {

@@ -101,6 +101,9 @@ pub struct Event {
 
 impl Event {
     /// The bits of a column's values, the lowest first; of a list's items as many as this event has. Nothing before an event was read.
+    ///
+    /// # Panics
+    /// Where there is no such column.
     #[must_use]
     pub fn bits(&self, column: usize) -> &[u64] {
         self.loaded.as_ref().map_or(&[], |loaded| loaded.decoder.of(&self.told, column))
@@ -225,7 +228,7 @@ impl Reader {
         self.0.firsts.last().copied().unwrap_or(0)
     }
 
-    /// Whether all of it lies in memory, so that an event is there in less than a microsecond.
+    /// Whether all of it lies in memory, so that an event is there as soon as its packet is decoded.
     #[must_use]
     pub fn is_in_memory(&self) -> bool {
         self.0.source.as_bytes().is_some()
@@ -264,7 +267,7 @@ impl Reader {
         Ok(event)
     }
 
-    /// The same into one that is there, whose room is used again: what was in it is gone.
+    /// The same into one that is there, whose room is used again, but for packets of more than 2^18 values. After an error it is the event that it was before.
     ///
     /// # Errors
     /// As of [`read`](Reader::read).
@@ -293,7 +296,7 @@ impl Reader {
         Ok(batch)
     }
 
-    /// The same into a batch that is there, whose room is used again: what was in it is gone.
+    /// The same into a batch that is there, whose room is used again: what was in it is gone, and after an error there is no telling what is.
     ///
     /// # Errors
     /// As of [`read`](Reader::read).

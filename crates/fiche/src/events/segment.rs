@@ -305,15 +305,15 @@ fn by_old(layout: &Layout, batch: &Batch, model: &Model, threads: usize) -> Opti
     let counted = count(layout, batch, &model, &starts, threads)?;
     let (mut cost, mut fresh) = (0.0, 0.0);
     for (counts, shares) in counted.counts.iter().zip(tables(&model)) {
-        let total: u32 = counts.iter().sum();
-        if total == 0 {
+        let total: f64 = counts.iter().map(|&count| f64::from(count)).sum();
+        if total == 0.0 {
             continue;
         }
         let shares = shares?;
         // Without end where a symbol has no share.
         cost += shares.cost(counts);
         let there = counts.iter().filter(|&&count| count > 0).map(|&count| f64::from(count));
-        fresh += there.map(|count| count * (f64::from(total) / count).log2()).sum::<f64>();
+        fresh += there.map(|count| count * (total / count).log2()).sum::<f64>();
     }
     let bits: usize = counted.told.iter().map(|told| 8 * told.bits()).sum();
     let is_good = cost <= fresh + 0.01 * (fresh + bits as f64) + 8.0 * 4096.0;

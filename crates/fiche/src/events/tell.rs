@@ -368,7 +368,7 @@ impl Work<'_> {
                     Some(copy) => (copy, 0, 0),
                     None => finder.find(value, is_first, &mut before)?,
                 };
-                counts[context][symbol] += 1;
+                counts[context][symbol] = counts[context][symbol].saturating_add(1);
                 class = finder.classes[symbol];
                 run = if symbol < self.copies.len() { (run + 1).min(OTHER) } else { 0 };
                 let token = ((self.table + context) as u32) << SYMBOL_BITS | symbol as u32;

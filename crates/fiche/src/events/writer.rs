@@ -70,7 +70,7 @@ impl Options {
     }
 
     /// Bytes of values that are gathered before they are encoded, 64 KiB to 1 GiB; 16 MiB unless this says otherwise. What
-    /// writing takes of memory is some 8 times that.
+    /// writing takes of memory is some 8 times that, or of a batch that is larger.
     #[must_use]
     pub fn segment(self, bytes: usize) -> Options {
         Options { segment: bytes, ..self }

@@ -216,6 +216,7 @@ class Reader(collections.abc.Sequence):
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
             raise TypeError("numbers of events are a list of integers")
         if numbers.dtype.kind == "i":
+            numbers = numbers.astype(np.int64)
             numbers = np.where(numbers < 0, numbers + len(self), numbers)
         if numbers.size and (numbers.min() < 0 or numbers.max() >= len(self)):
             raise IndexError(f"numbers of events are below {len(self)}")
@@ -313,9 +314,9 @@ def _fields_of(events):
         found = {name: columns(ak.to_layout(events)[name], name) for name in events.fields}
         return found, len(events)
     if module == "pandas":
-        import pyarrow as pa
-
-        events = pa.Table.from_pandas(events, preserve_index=False)
+        if events.index.name is not None or type(events.index).__name__ != "RangeIndex":
+            raise ValueError("a frame with an index of its own: reset_index() makes a column of it")
+        events = {str(name): events[name] for name in events.columns}
     elif hasattr(events, "__arrow_c_stream__") and module != "pyarrow":
         import pyarrow as pa
 
@@ -335,10 +336,21 @@ def _fields_of(events):
         raise TypeError("events are a mapping of names to arrays, an awkward array, a frame or a table")
     found, counts = {}, {}
     for name, array in events.items():
-        if type(array).__module__.partition(".")[0] == "awkward":
+        module = type(array).__module__.partition(".")[0]
+        if module == "awkward":
             from ._awkward import columns as of_awkward
 
             found[name] = of_awkward(array, name)
+        elif module == "pyarrow" or hasattr(array, "__arrow_c_array__") or hasattr(array, "__arrow_c_stream__"):
+            import pyarrow as pa
+
+            from ._arrow import columns as of_arrow
+
+            if module == "pandas":
+                made = pa.array(array, from_pandas=array.dtype.kind not in "fc" or not isinstance(array.dtype, np.dtype))
+            else:
+                made = array if module == "pyarrow" else pa.chunked_array(array)
+            found[name] = of_arrow(made, name)
         else:
             from ._numpy import columns as of_numpy
 
@@ -388,7 +400,7 @@ class Writer:
             raise ValueError("the file is finished")
         found, count = _fields_of(events)
         if self._writer is None:
-            self._begin({name: what for name, (what, _) in found.items()})
+            self._begin({name: _types.known(what) for name, (what, _) in found.items()})
         missing = [name for name in self._types if name not in found]
         more = [name for name in found if name not in self._types]
         if missing or more:
@@ -435,7 +447,11 @@ def _fitted(name, found, columns, wanted, count):
     if found[0] == wanted[0]:
         kind = found[0]
         if kind == "number" and np.can_cast(found[1], wanted[1], "safe"):
-            return [columns[0].astype(wanted[1])]
+            made = columns[0].astype(wanted[1])
+            # Nothing may be lost by it, not even of what is no number.
+            if made.astype(found[1]).tobytes() != columns[0].tobytes():
+                raise ValueError(f"{name} has numbers of {found[1]} that {wanted[1]} does not tell apart")
+            return [made]
         if kind == "optional":
             there = int(columns[0].sum())
             return [columns[0], *_fitted(name, found[1], columns[1:], wanted[1], there)]
@@ -452,8 +468,6 @@ def _fitted(name, found, columns, wanted, count):
                 at = end
             return fitted
     # What has no items may be of any type.
-    if all(len(column) == 0 for column in columns):
+    if found[0] == "unknown" or count == 0 and all(len(column) == 0 for column in columns):
         return [np.zeros(0, kind) for kind in _types.dtypes(wanted)]
-    if found[0] in ("list",) and len(columns[-1]) == 0 and wanted[0] == "list":
-        return [columns[0], *(np.zeros(0, kind) for kind in _types.dtypes(wanted[1]))]
     raise ValueError(f"{name} has {_types.text(found)}, not {_types.text(wanted)}")

@@ -54,8 +54,6 @@ def columns(array, where):
         return ("array", ("number", "uint8"), kind.byte_width), [data[start : start + size].copy()]
     if pa.types.is_boolean(kind):
         return ("number", "bool"), [array.to_numpy(zero_copy_only=False)]
-    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
-        array = array.view(pa.int64() if kind.bit_width == 64 else pa.int32())
     if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
         values = array.to_numpy(zero_copy_only=False)
         return ("number", values.dtype.name), [values]
@@ -98,4 +96,8 @@ def array(what, columns, count):
         return pa.LargeListArray.from_arrays(pa.array(ends), inner)
     data = next(columns)
     made = pa.large_string() if kind == "text" else pa.large_binary()
-    return pa.Array.from_buffers(made, count, [None, pa.py_buffer(ends), pa.py_buffer(data)])
+    array_of = pa.Array.from_buffers(made, count, [None, pa.py_buffer(ends), pa.py_buffer(data)])
+    if kind == "text":
+        # Who takes a table counts on it that texts are UTF-8.
+        array_of.validate(full=True)
+    return array_of

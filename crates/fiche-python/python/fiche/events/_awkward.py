@@ -25,7 +25,7 @@ def _columns(layout, where):
         return ("optional", what), [there, *rest]
     if layout.is_indexed:
         return _columns(ak.to_packed(layout.project(), highlevel=False), where)
-    if isinstance(layout, content.RegularArray):
+    if isinstance(layout, content.RegularArray) and layout.parameter("__array__") is None:
         if layout.size == 0:
             raise TypeError(f"{where}: arrays without items")
         what, rest = _columns(layout.content[: layout.size * len(layout)], where)

@@ -7,11 +7,8 @@ from ._types import counts_of, number, offsets
 
 def columns(array, where):
     """The type and the columns of an array, of whose first axis each event has one item."""
-    array = np.asanyarray(array)
-    if isinstance(array, np.ma.MaskedArray):
-        there = ~np.ma.getmaskarray(array).reshape(len(array), -1).any(axis=1)
-        what, rest = columns(np.asarray(array.data)[there], where)
-        return ("optional", what), [there, *rest]
+    if not isinstance(array, np.ma.MaskedArray):
+        array = np.asarray(array)
     if array.dtype.names is not None:
         parts = [(name, columns(array[name], f"{where}.{name}")) for name in array.dtype.names]
         fields = [(name, what) for name, (what, _) in parts]
@@ -23,52 +20,83 @@ def columns(array, where):
                 raise TypeError(f"{where}: arrays without items")
             what = ("array", what, length)
         return what, rest
-    if array.dtype.kind == "O":
-        return _objects(list(array), where)
-    if array.dtype.kind == "U":
+    if isinstance(array, np.ma.MaskedArray):
+        there = ~np.ma.getmaskarray(array)
+        what, rest = columns(array.data[there], where)
+        return ("optional", what), [there, *rest]
+    if array.dtype.kind in "OU":
         return _objects(array.tolist(), where)
     if array.dtype.kind == "S":
-        return _objects(array.tolist(), where)
+        # Zeros at their ends are theirs.
+        size = array.dtype.itemsize
+        return ("array", ("number", "uint8"), size), [np.ascontiguousarray(array).view(np.uint8)]
     values, name = number(array, where)
     return ("number", name), [values]
 
 
+def _is(kinds, items):
+    return all(isinstance(item, kinds) for item in items)
+
+
 def _objects(items, where):
-    """Of any things of Python's: all texts, all bytes, or all arrays, and some may be missing."""
+    """Of any things of Python's: all texts, all bytes, all numbers of a kind, or all lists or arrays; some may be missing."""
     there = np.array([item is not None for item in items], bool)
     if not there.all():
         what, rest = _objects([item for item in items if item is not None], where)
         return ("optional", what), [there, *rest]
-    if items and all(isinstance(item, str) for item in items):
-        parts = [item.encode("utf-8", "surrogateescape") for item in items]
-        return ("text",), _joined(parts, where)
-    if items and all(isinstance(item, bytes | bytearray | memoryview) for item in items):
+    if not items:
+        return ("unknown",), []
+    if _is(str, items):
+        return ("text",), _joined([item.encode("utf-8", "surrogateescape") for item in items], where)
+    if _is((bytes, bytearray, memoryview), items):
         return ("bytes",), _joined([bytes(item) for item in items], where)
-    if items and all(isinstance(item, bool | np.bool_) for item in items):
+    if _is((bool, np.bool_), items):
         return ("number", "bool"), [np.array(items, bool)]
-    if items and all(isinstance(item, int | np.integer) and not isinstance(item, bool) for item in items):
+    if _is((int, np.integer), items) and not any(isinstance(item, bool) for item in items):
+        if max(items) >= 1 << 63 and min(items) >= 0:
+            return ("number", "uint64"), [np.array(items, np.uint64)]
         return ("number", "int64"), [np.array(items, np.int64)]
-    if items and all(isinstance(item, int | float | np.number) for item in items):
-        return ("number", "float64"), [np.array(items, np.float64)]
-    arrays = [np.asarray(item) for item in items]
-    filled = [array for array in arrays if array.size]
-    if not arrays or any(array.ndim == 0 for array in arrays):
+    if _is((int, float, np.integer, np.floating), items) and not any(isinstance(item, bool) for item in items):
+        return ("number", "float64"), [np.array([_float(item, where) for item in items])]
+    if not _is((list, tuple, np.ndarray), items) or any(getattr(item, "ndim", 1) == 0 for item in items):
         raise TypeError(f"{where}: objects that are neither texts, bytes, numbers nor lists of these")
+    counts = counts_of([len(item) for item in items], where)
+    if any(isinstance(item, list | tuple) or item.dtype.kind in "OUS" for item in items):
+        what, rest = _objects([part for item in items for part in _parts(item)], f"{where}[]")
+        return ("list", what), [counts, *rest]
+    filled = [array for array in items if array.size] or items[:1]
     kinds = {array.dtype for array in filled}
-    if len(kinds) > 1:
-        kinds = {np.result_type(*kinds)}
-    dtype = kinds.pop() if kinds else arrays[0].dtype
-    if filled:
-        flat = np.concatenate([array.astype(dtype, copy=False) for array in filled])
-    else:
-        flat = np.zeros((0, *arrays[0].shape[1:]), dtype)
-    what, rest = columns(flat, f"{where}[]")
-    return ("list", what), [counts_of([len(array) for array in arrays], where), *rest]
+    dtype = np.result_type(*kinds)
+    if not all(np.can_cast(kind, dtype, "safe") and _is_exact(kind, dtype) for kind in kinds):
+        raise TypeError(f"{where}: arrays of {' and '.join(sorted(map(str, kinds)))}")
+    flat = np.ma.concatenate if any(np.ma.isMaskedArray(array) for array in filled) else np.concatenate
+    what, rest = columns(flat([array.astype(dtype, copy=False) for array in filled])[: int(counts.sum())], f"{where}[]")
+    return ("list", what), [counts, *rest]
+
+
+def _parts(item):
+    return item.tolist() if isinstance(item, np.ndarray) else item
+
+
+def _float(item, where):
+    value = float(item)
+    if isinstance(item, int | np.integer) and int(value) != item:
+        raise TypeError(f"{where}: {item} is no floating point number, as others are")
+    return value
+
+
+def _is_exact(kind, dtype):
+    """Whether all numbers of a kind are told apart as others."""
+    return kind == dtype or dtype.kind != "f" or kind.kind == "f" or kind.itemsize < dtype.itemsize
 
 
 def _joined(parts, where):
     lengths = counts_of([len(part) for part in parts], where)
     return [lengths, np.frombuffer(b"".join(parts), np.uint8)]
+
+
+def _is_masked(array):
+    return isinstance(array, np.ma.MaskedArray)
 
 
 def array(what, columns, count):
@@ -84,16 +112,18 @@ def array(what, columns, count):
         inner = array(what[1], columns, int(there.sum()))
         if inner.dtype.kind != "O" and inner.dtype.names is None:
             data = np.zeros((count, *inner.shape[1:]), inner.dtype)
-            data[there] = inner
-            mask = np.zeros(data.shape, bool)
-            mask[~there] = True
+            data[there] = np.ma.getdata(inner)
+            mask = np.ones(data.shape, bool)
+            mask[there] = np.ma.getmaskarray(inner)
             return np.ma.MaskedArray(data, mask)
         out = np.full(count, None, object)
-        out[there] = list(inner)
+        for i, item in zip(np.flatnonzero(there).tolist(), inner, strict=True):
+            out[i] = item
         return out
     if kind == "record":
         parts = [(name, array(inner, columns, count)) for name, inner in what[1]]
-        out = np.empty(count, [(name, part.dtype, part.shape[1:]) for name, part in parts])
+        dtype = [(name, part.dtype, part.shape[1:]) for name, part in parts]
+        out = np.ma.empty(count, dtype) if any(_is_masked(part) for _, part in parts) else np.empty(count, dtype)
         for name, part in parts:
             out[name] = part
         return out

@@ -1,7 +1,7 @@
 """Types as tuples, and columns in the order of types.
 
 A type is `("number", name)`, `("optional", type)`, `("list", type)`, `("array", type, length)`, `("record", [(name, type), ...])`,
-`("text",)` or `("bytes",)`. Its columns are arrays: of numbers their values; of what may be missing whether it is there, and
+`("text",)` or `("bytes",)`; what was given without any item is `("unknown",)`, and has no columns. Its columns are arrays: of numbers their values; of what may be missing whether it is there, and
 those of what is there; of lists how many items each has, as uint32, and those of all items; of texts and bytes the lengths, and all bytes.
 """
 
@@ -33,12 +33,16 @@ def text(what):
     if kind == "record":
         fields = (f"{name if PLAIN.match(name) else quoted(name)}: {text(inner)}" for name, inner in what[1])
         return "{" + ", ".join(fields) + "}"
+    if kind == "unknown":
+        return "bool"
     return "string" if kind == "text" else "bytes"
 
 
 def width(what):
     """How many columns a type has."""
     kind = what[0]
+    if kind == "unknown":
+        return 0
     if kind == "number":
         return 1
     if kind in ("optional", "list"):
@@ -90,3 +94,15 @@ def number(array, where):
         # Not by astype: that could change bits of what is no number.
         array = array.byteswap().view(dtype.newbyteorder())
     return np.ascontiguousarray(array).reshape(-1), array.dtype.name
+
+
+def known(what):
+    """The same without what is unknown: of that there is nothing, which may be of any type."""
+    kind = what[0]
+    if kind == "unknown":
+        return ("number", "bool")
+    if kind in ("optional", "list", "array"):
+        return (kind, known(what[1]), *what[2:])
+    if kind == "record":
+        return (kind, [(name, known(inner)) for name, inner in what[1]])
+    return what

@@ -72,6 +72,13 @@ class _Raw:
             raise TypeError("no bytes of events")
         return array
 
+    def bytes(self, start, stop):
+        """The same as an awkward array."""
+        from ._awkward import array
+
+        what, columns = self.columns(start, stop)
+        return array(what, iter(columns), stop - start)
+
     def columns(self, start, stop):
         if self._each is not None:
             import awkward as ak
@@ -98,12 +105,14 @@ class _Read:
         self.branch = branch
         self.why = None
 
-    def columns(self, start, stop):
-        name = getattr(self.branch, "name", "")
+    def array(self, start, stop):
         array = self.branch.array(entry_start=start, entry_stop=stop, library="ak")
         if len(array) != stop - start:
             raise ValueError(f"{len(array)} of {stop - start} events are there")
-        return _columns(array, name)
+        return array
+
+    def columns(self, start, stop):
+        return _columns(self.array(start, stop), getattr(self.branch, "name", ""))
 
 
 def _branch(branch, count):
@@ -111,6 +120,8 @@ def _branch(branch, count):
     try:
         read = _Read(branch)
         what, _ = read.columns(0, count)
+    except (MemoryError, OSError):
+        raise
     except Exception as error:
         return _Raw(branch, count, f"{type(error).__name__}: {error}".splitlines()[0]), ("bytes",)
     return read, what
@@ -166,7 +177,7 @@ def repack(source, output, *, branches=(), access="event", threads=None, verify=
         for start, stop in _steps(found, count):
             columns = []
             for leaf, (branch, what) in found.items():
-                columns += _same(leaf, *branch.columns(start, stop), what)
+                columns += _same(leaf, branch.columns(start, stop), what, stop - start)
             report["raw"] += sum(column.nbytes for column in columns)
             writer._writer.extend(stop - start, columns)
             writer.num_entries += stop - start
@@ -195,10 +206,10 @@ def _find(source):
     return path, *next(iter(found.items()))
 
 
-def _same(leaf, what, columns, wanted):
+def _same(leaf, found, wanted, count):
     from . import _fitted
 
-    return _fitted(leaf, what, columns, wanted, 0)
+    return _fitted(leaf, *found, wanted, count)
 
 
 def _steps(found, count):
@@ -215,25 +226,65 @@ def _steps(found, count):
         yield start, min(start + step, count)
 
 
+def _records(array):
+    """Tuples as records, whose names are those of its places: that is what they are here."""
+    import awkward as ak
+
+    def record(part, continuation, **_):
+        if not part.is_record or not part.is_tuple:
+            return None
+        made = continuation()
+        return ak.contents.RecordArray(made.contents, made.fields, len(made))
+
+    return ak.transform(record, array)
+
+
+def _bits(array):
+    """Floating point numbers as whole ones: so that what is no number is the same only if all of its bits are."""
+    import awkward as ak
+
+    def bits(part, **_):
+        if not part.is_numpy or part.dtype.kind != "f" and part.dtype.isnative:
+            return None
+        data = np.ascontiguousarray(part.data)
+        if not data.dtype.isnative:
+            data = data.byteswap().view(data.dtype.newbyteorder())
+        if data.dtype.kind == "f":
+            data = data.view(f"u{data.dtype.itemsize}")
+        return ak.contents.NumpyArray(data, parameters=part.parameters)
+
+    return ak.transform(bits, array)
+
+
+def _is_same(one, other):
+    import awkward as ak
+
+    return ak.array_equal(_bits(one), _bits(other), dtype_exact=True, check_parameters=False)
+
+
 def _verify(output, found, count):
-    """All columns as uproot gives them, and some events on their own."""
+    """All fields as arrays, beside those that uproot gives; and some events on their own."""
+    import awkward as ak
+
     events = open(output)
     if len(events) != count or events.keys() != list(found):
         raise CorruptError(f"{output}: other events or fields than were written")
     for start, stop in _steps(found, count):
-        stored = events._reader.read(start, stop, None)
+        stored = events.arrays(entry_start=start, entry_stop=stop, library="ak")
         alone = sorted({start, stop - 1, *np.linspace(start, stop - 1, 64).astype(int).tolist()})
-        taken = events._reader.take(np.array(alone, np.uint64), None)
-        at = 0
-        for leaf, (branch, what) in found.items():
-            columns = _same(leaf, *branch.columns(start, stop), what)
-            for column in columns:
-                if np.ascontiguousarray(column).tobytes() != bytes(stored[at]):
-                    raise CorruptError(f"{output}: {leaf} differs in events {start} to {stop}")
-                at += 1
-        singly = [bytearray().join(parts) for parts in zip(*(events._reader.read(i, i + 1, None) for i in alone), strict=True)]
-        if singly != [bytearray(column) for column in taken]:
-            raise CorruptError(f"{output}: single events differ from those of a list")
+        singly = [events.event(number) for number in alone]
+        for leaf, (branch, _) in found.items():
+            if branch.why is None:
+                array = _records(branch.array(start, stop))
+            else:
+                array = branch.bytes(start, stop)
+            if not _is_same(array, stored[leaf]):
+                raise CorruptError(f"{output}: {leaf} differs in events {start} to {stop}")
+            expected = ak.to_list(array[np.array(alone) - start])
+            # By what they are printed as: what is no number does not equal itself.
+            for number, event, value in zip(alone, singly, expected, strict=True):
+                if event[leaf] != value and repr(event[leaf]) != repr(value):
+                    raise CorruptError(f"{output}: {leaf} differs in event {number}, read on its own")
 
 
 def ls(path, stream=None):

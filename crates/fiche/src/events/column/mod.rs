@@ -183,7 +183,8 @@ impl Coder {
         let maps = take.count(MOST_MAPS as u64)?;
         let maps = (0..maps).map(|_| Map::take(take, number)).collect::<Result<Vec<_>>>()?;
         let widths: Vec<u32> = maps.iter().map(|map| map.width(number)).collect();
-        let bins = bins::take(take, &widths, MOST_SYMBOLS - MOST_COPIES - 1)?;
+        // With the escape, and one that stands for what is missing.
+        let bins = bins::take(take, &widths, MOST_SYMBOLS - MOST_COPIES - 2)?;
         let has_escape = match take.u8()? {
             0 => false,
             1 => true,

@@ -268,12 +268,14 @@ impl Decoder {
     pub fn new(layout: &Layout, model: &Model) -> Decoder {
         let plan = &model.plan;
         let levels = layout.levels().len();
+        let mut before = vec![0; plan.columns.len()];
+        for items in &plan.items {
+            items.columns.iter().enumerate().for_each(|(i, &column)| before[column] = i as u32);
+        }
         let own = plan.columns.iter().map(|&column| {
-            let level = plan.level_of(layout, column);
-            let mine = &plan.items[level].columns;
-            let before = mine.iter().position(|&other| other == column);
+            let level = plan.level_of(layout, column) as u32;
             let width = layout.columns()[column].number.width() as u32;
-            Own { level: level as u32, before: before.unwrap_or(0) as u32, width }
+            Own { level, before: before[column], width }
         });
         let mut decoder = Decoder {
             steps: Vec::new(),
