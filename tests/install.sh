@@ -27,6 +27,7 @@ need kill procps
 need nginx nginx
 need pigz pigz
 need bgzip tabix
+need bsdcat libarchive-tools
 need "$python" python3
 
 if [ ! -x "$venv/bin/python" ] && command -v "$python" >/dev/null 2>&1; then
