@@ -1,9 +1,10 @@
 //! What `fiche.events` is made of: columns as bytes, and events as Python's values.
 
+use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
 use fiche::events::{
-    Access, Batch, Columns, Event, Field, Number, Options, Reader as Events, Schema, Type,
+    Access, Batch, Bits, Columns, Event, Field, Number, Options, Reader as Events, Schema, Type,
     Writer as Store, half,
 };
 use pyo3::exceptions::PyTypeError;
@@ -120,16 +121,17 @@ fn number<'py>(py: Python<'py>, number: Number, bits: u64) -> PyResult<Bound<'py
 
 impl Look<'_> {
     /// The next so many values of a column; fewer where it has no more.
-    fn take(&mut self, column: usize, count: usize) -> &[u64] {
+    fn take(&mut self, column: usize, count: usize) -> Bits<'_> {
         let all = self.event.bits(column);
         let from = self.at[column].min(all.len());
         let to = from.saturating_add(count).min(all.len());
         self.at[column] = to;
-        &all[from..to]
+        all.of(from..to)
     }
 
     fn one(&mut self, column: usize) -> u64 {
-        self.take(column, 1).first().copied().unwrap_or(0)
+        let one = self.take(column, 1);
+        if one.is_empty() { 0 } else { one.get(0) }
     }
 
     fn value<'py>(&mut self, py: Python<'py>, shape: &Shape) -> PyResult<Bound<'py, PyAny>> {
@@ -165,9 +167,9 @@ impl Look<'_> {
         }
     }
 
-    fn bytes(&mut self, column: usize) -> Vec<u8> {
+    fn bytes(&mut self, column: usize) -> Cow<'_, [u8]> {
         let len = self.one(column) as usize;
-        self.take(column + 1, len).iter().map(|&byte| byte as u8).collect()
+        self.take(column + 1, len).bytes()
     }
 
     fn items<'py>(
@@ -179,7 +181,7 @@ impl Look<'_> {
         if let Shape::Number(column, kind) = items {
             let values = self.take(*column, count);
             let values: PyResult<Vec<_>> =
-                values.iter().map(|&bits| number(py, *kind, bits)).collect();
+                values.iter().map(|bits| number(py, *kind, bits)).collect();
             return Ok(PyList::new(py, values?)?.into_any());
         }
         let list = PyList::empty(py);

@@ -163,7 +163,7 @@ fn slice(batch: &Batch, from: usize, to: usize) -> Vec<Vec<u8>> {
 fn columns_of(event: &Event) -> Vec<Vec<u8>> {
     let columns = event.layout().unwrap().columns().iter().enumerate();
     let bytes = |(i, column): (usize, &Column)| {
-        let of = |bits: &u64| bits.to_le_bytes()[..column.number.width()].to_vec();
+        let of = |bits: u64| bits.to_le_bytes()[..column.number.width()].to_vec();
         event.bits(i).iter().flat_map(of).collect()
     };
     columns.map(bytes).collect()

@@ -87,6 +87,18 @@ impl Batch {
         Batch { layout, len: 0, columns }
     }
 
+    /// The same events in a layout that has other numbers in some columns, which are left empty: others are kept.
+    pub(super) fn of_columns(
+        &self,
+        layout: &Arc<Layout>,
+        is_kept: impl Fn(usize) -> bool,
+    ) -> Batch {
+        let kept =
+            |(i, bytes): (usize, &Vec<u8>)| if is_kept(i) { bytes.clone() } else { Vec::new() };
+        let columns = self.columns.iter().enumerate().map(kept).collect();
+        Batch { layout: layout.clone(), len: self.len(), columns }
+    }
+
     /// Sees whether it is of this layout.
     pub(super) fn be_of(&mut self, layout: &Arc<Layout>) -> Result<()> {
         if self.layout != *layout {

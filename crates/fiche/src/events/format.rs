@@ -17,7 +17,7 @@
 //! | | packets | one behind the other |
 //! | 4 | checksum | CRC-32C of the block's position in the file as 8 bytes and then of all before this field |
 //!
-//! A block has 2^28 bytes at most.
+//! A block has 2^29 bytes at most.
 //!
 //! # Packet page
 //!
@@ -51,7 +51,7 @@ pub(super) const PAGE: usize = 4096;
 const CHECKSUM: usize = 4;
 /// Packets of a block at most, and bytes.
 const MOST_PACKETS: u64 = 1 << 20;
-const MOST_BYTES: u64 = 1 << 28;
+const MOST_BYTES: u64 = 1 << 29;
 
 /// Where a segment has what it is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]

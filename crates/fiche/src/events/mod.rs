@@ -39,9 +39,11 @@ mod schema;
 mod segment;
 mod tell;
 mod types;
+mod words;
 mod writer;
 
 pub use batch::{Batch, Value};
+pub use decode::Bits;
 pub use reader::{Columns, Event, Reader};
 pub use schema::{Column, Count, Field, Layout, Level, Number, Role, Schema, Type};
 pub use types::half;

@@ -2,16 +2,24 @@
 //!
 //! # Model of events
 //!
+//! A *column of texts* is one of numbers of 1 byte from 0 on, which are the items of lists, behind that of their counts, if their level has neither another column
+//! nor another level below it. Where it is told by words, these are what is called its values from here on, and how many there are in each text its counts.
+//!
 //! | size | field | meaning |
 //! |---|---|---|
 //! | varint | events | in a packet, 1 to 65,536; fewer in the last of a segment |
 //! | varint | values | that a packet has at most, up to 2^24: those of all columns, and one for each item of each level |
+//! | varint | texts | bytes that the texts of a packet have at most that are told by words, up to 2^28 |
+//! | for each | column of texts | 1: 0: its bytes are told as they are; 1: by words; then its vocabulary |
 //! | for each | level but the first | varint: 0, or how many levels back the one is that has the same items: as many for each item above, which are on the same level, or one that has the same |
 //! | for each | column | varint: 0, or how many columns back the one is that has the same values, on the same level or one that has the same items; never one that is such itself |
 //! | for each | column of its own | its coder; the tables of all have 2^26 parts at most |
 
+use std::sync::Arc;
+
 use super::column::{Coder, Context};
 use super::schema::{Count, Layout};
+use super::words::Vocabulary;
 use crate::error::Result;
 use crate::wire::{Put, Take};
 
@@ -22,6 +30,9 @@ const MOST_PARTS: u64 = 1 << 26;
 /// Values that a packet has at most.
 pub(crate) const MOST_VALUES: u64 = 1 << 24;
 
+/// Bytes of texts that a packet has at most.
+pub(crate) const MOST_TEXTS: u64 = 1 << 28;
+
 /// What packets of a segment are decoded with.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Model {
@@ -29,6 +40,10 @@ pub(crate) struct Model {
     pub events: usize,
     /// Values of a packet at most.
     pub values: u64,
+    /// Bytes of texts of a packet at most.
+    pub texts: u64,
+    /// Columns of texts that are told by words.
+    pub words: Vec<(usize, Arc<Vocabulary>)>,
     pub plan: Plan,
     /// Of columns that have their own values.
     pub coders: Vec<Option<Coder>>,
@@ -55,6 +70,12 @@ pub(crate) struct Items {
 }
 
 impl Plan {
+    /// Levels and columns that all have their own.
+    pub fn own(layout: &Layout) -> Option<Plan> {
+        let all = |count: usize| (0..count).collect();
+        Plan::new(layout, all(layout.levels().len()), all(layout.columns().len()))
+    }
+
     /// `None` where levels or columns are said to be the same that cannot be.
     pub fn new(layout: &Layout, levels: Vec<usize>, columns: Vec<usize>) -> Option<Plan> {
         let mut plan =
@@ -106,10 +127,28 @@ impl Plan {
     }
 }
 
+/// Whether a column is one of these, which are in order.
+pub(super) fn has<T>(columns: &[(usize, T)], column: usize) -> bool {
+    columns.binary_search_by_key(&column, |&(other, _)| other).is_ok()
+}
+
 impl Model {
-    pub fn put(&self, out: &mut Vec<u8>) {
+    /// That of columns in which texts are words.
+    pub fn layout(&self, layout: &Layout) -> Layout {
+        layout.with_words(|column| has(&self.words, column))
+    }
+
+    /// Of events of this layout.
+    pub fn put(&self, layout: &Layout, out: &mut Vec<u8>) {
         out.put_varint(self.events as u64);
         out.put_varint(self.values);
+        out.put_varint(self.texts);
+        let mut words = self.words.iter().peekable();
+        for column in layout.texts() {
+            let here = words.next_if(|(other, _)| *other == column);
+            out.put_u8(here.is_some().into());
+            here.into_iter().for_each(|(_, vocabulary)| vocabulary.put(out));
+        }
         let back = |same: &[usize], first: usize, out: &mut Vec<u8>| {
             let places = same.iter().enumerate().skip(first);
             places.for_each(|(i, &same)| out.put_varint((i - same) as u64));
@@ -122,6 +161,16 @@ impl Model {
     /// That of events of a schema.
     pub fn take(take: &mut Take<'_>, layout: &Layout) -> Result<Model> {
         let (events, values) = (take.count(MOST_EVENTS as u64)?, take.varint()?);
+        let texts = take.varint()?;
+        let mut words = Vec::new();
+        for column in layout.texts() {
+            match take.u8()? {
+                0 => {}
+                1 => words.push((column, Arc::new(Vocabulary::take(take)?))),
+                _ => return Err(take.corrupt()),
+            }
+        }
+        let layout = &layout.with_words(|column| has(&words, column));
         let back = |take: &mut Take<'_>, i: usize| Ok(i - take.count(i as u64)?);
         let levels: Result<Vec<usize>> = (0..layout.levels().len())
             .map(|i| if i == 0 { Ok(0) } else { back(take, i) })
@@ -139,13 +188,13 @@ impl Model {
                 is_own.then(|| Coder::take(take, column.number)).transpose()
             })
             .collect();
-        let model = Model { events, values, plan, coders: coders? };
+        let model = Model { events, values, texts, words, plan, coders: coders? };
         let shares = model.coders.iter().flatten().flat_map(|coder| coder.shares.iter().flatten());
         let parts: u64 = shares.map(|shares| 1 << shares.bits()).sum();
         if parts > MOST_PARTS {
             return Err(take.corrupt());
         }
-        if events == 0 || values > MOST_VALUES || !model.is_in_order(layout) {
+        if events == 0 || values > MOST_VALUES || texts > MOST_TEXTS || !model.is_in_order(layout) {
             return Err(take.corrupt());
         }
         Ok(model)

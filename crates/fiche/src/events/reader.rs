@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use super::batch::{Batch, Value};
-use super::decode::{Decoder, Room, Sinks, Told};
+use super::decode::{Bits, Decoder, Room, Sinks, Told};
 use super::format::{Block, BlockRef, Footer, Page, SegmentRef, is_whole};
 use super::model::Model;
 use super::schema::{Layout, Schema};
@@ -105,8 +105,9 @@ impl Event {
     /// # Panics
     /// Where there is no such column.
     #[must_use]
-    pub fn bits(&self, column: usize) -> &[u64] {
-        self.loaded.as_ref().map_or(&[], |loaded| loaded.decoder.of(&self.told, column))
+    pub fn bits(&self, column: usize) -> Bits<'_> {
+        let none = Bits::Numbers(&[]);
+        self.loaded.as_ref().map_or(none, |loaded| loaded.decoder.of(&self.told, column))
     }
 
     /// The columns that it has; none before an event was read.
@@ -119,7 +120,7 @@ impl Event {
     ///
     /// # Panics
     /// Where it is not of these.
-    pub fn values<T: Value>(&self, column: usize) -> impl ExactSizeIterator<Item = T> + '_ {
+    pub fn values<T: Value>(&self, column: usize) -> impl ExactSizeIterator<Item = T> {
         if let Some(loaded) = &self.loaded {
             assert_eq!(
                 loaded.layout.columns()[column].number,
@@ -127,7 +128,7 @@ impl Event {
                 "another kind of numbers"
             );
         }
-        self.bits(column).iter().map(|&bits| T::from_bits(bits))
+        self.bits(column).iter().map(T::from_bits)
     }
 }
 
@@ -277,7 +278,7 @@ impl Reader {
             return Err(Error::OutOfBounds { range: number..end, len: self.len() });
         }
         with_scratch(|scratch| {
-            let (loaded, _) = self.decode(number, end, scratch)?;
+            let (loaded, _) = self.decode(number, end, &self.0.all, scratch)?;
             std::mem::swap(&mut event.told, &mut scratch.room.told);
             if !event.loaded.as_ref().is_some_and(|before| Arc::ptr_eq(before, loaded)) {
                 event.loaded = Some(loaded.clone());
@@ -378,7 +379,7 @@ impl Reader {
         scratch: &mut Scratch,
         batch: &mut Batch,
     ) -> Result<u64> {
-        let (loaded, next) = self.decode(from, to, scratch)?;
+        let (loaded, next) = self.decode(from, to, columns, scratch)?;
         let own;
         let sinks = match columns.is_all {
             true => &loaded.all,
@@ -392,7 +393,13 @@ impl Reader {
     }
 
     /// Decodes events of one packet, from `from` on and before `to`; returns by what, and the first that is yet to come.
-    fn decode(&self, from: u64, to: u64, scratch: &mut Scratch) -> Result<(&Arc<Loaded>, u64)> {
+    fn decode(
+        &self,
+        from: u64,
+        to: u64,
+        columns: &Columns,
+        scratch: &mut Scratch,
+    ) -> Result<(&Arc<Loaded>, u64)> {
         let found = self.find(from)?;
         let inner = &*self.0;
         let place = Place::Event { event: from, pos: found.block.pos };
@@ -438,6 +445,7 @@ impl Reader {
         let end = (to - found.first).min(found.events as u64) as usize;
         let decoder = &found.loaded.decoder;
         decoder.decode(packet, (start, end, found.events), room, place)?;
+        decoder.texts(room, |column| columns.wanted[column], place)?;
         Ok((found.loaded, found.first + end as u64))
     }
 

@@ -411,6 +411,36 @@ impl Layout {
         self.columns.iter().position(|column| column.role == role && column.path == path)
     }
 
+    /// Columns of bytes of which texts are made, or lists of nothing else: behind those of their lengths.
+    pub(super) fn texts(&self) -> impl Iterator<Item = usize> + '_ {
+        let mut columns = vec![0; self.levels.len()];
+        self.columns.iter().for_each(|column| columns[column.level] += 1);
+        let mut below = vec![false; self.levels.len()];
+        self.levels.iter().filter_map(|level| level.parent).for_each(|above| below[above] = true);
+        let is_text = move |&i: &usize| {
+            let column = &self.columns[i];
+            let counts = match self.levels[column.level].count {
+                Count::Column(counts) => {
+                    self.columns[counts].role == Role::Counts && counts + 1 == i
+                }
+                _ => false,
+            };
+            counts
+                && column.number == Number::U8
+                && columns[column.level] == 1
+                && !below[column.level]
+        };
+        (0..self.columns.len()).filter(is_text)
+    }
+
+    /// The same with numbers of words in place of bytes, in some columns of texts.
+    pub(super) fn with_words(&self, is_word: impl Fn(usize) -> bool) -> Layout {
+        let mut layout = self.clone();
+        let words = layout.columns.iter_mut().enumerate().filter(|(i, _)| is_word(*i));
+        words.for_each(|(_, column)| column.number = Number::U32);
+        layout
+    }
+
     fn add_fields(
         &mut self,
         fields: &[Field],

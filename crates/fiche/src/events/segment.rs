@@ -6,9 +6,11 @@ use std::ops::Range;
 use super::batch::Batch;
 use super::decode::{Decoder, Room};
 use super::learn::{Learner, plan, starts};
-use super::model::{MOST_EVENTS, MOST_VALUES, Model, Plan};
-use super::schema::Layout;
+use super::model::{MOST_EVENTS, MOST_TEXTS, MOST_VALUES, Model, Plan};
+use super::packet::load;
+use super::schema::{Count, Layout};
 use super::tell::{Packets, Prices, Teller, Told};
+use super::words::{Formed, Forms};
 use crate::error::{Error, Place, Result};
 use crate::model::{Encoder, Shares};
 use crate::parallel::in_parts;
@@ -27,11 +29,21 @@ pub(super) struct Aim {
     pub exactly: Option<usize>,
 }
 
+/// Events of packets that texts are cut in before it is known how many these will have.
+const FEW: usize = 16;
+
+/// What segments are encoded with.
+pub(super) struct Known {
+    pub model: Model,
+    forms: Forms,
+    /// Of the segment that it was made for: bytes that were told for each of texts.
+    worth: f64,
+}
+
 /// A batch, encoded.
 pub(super) struct Segment {
-    pub model: Model,
-    /// The model is the one that was given.
-    pub is_old: bool,
+    /// What by, if not by what was known.
+    pub known: Option<Known>,
     pub packets: Packets,
 }
 
@@ -91,6 +103,7 @@ struct Job<'a> {
 fn encode(
     layout: &Layout,
     batch: &Batch,
+    formed: &Formed<'_>,
     model: &Model,
     starts: &[Vec<usize>],
     told: &[Told],
@@ -111,16 +124,23 @@ fn encode(
         let mut packets = Packets::default();
         for (job, i) in jobs.iter().flat_map(|job| (0..job.told.len()).map(move |i| (job, i))) {
             let start = packets.bytes.len();
-            if !job.told.put(i, &prices, &mut encoder, &mut packets.bytes) {
+            let packet = job.first + i;
+            let stored = formed.stored(packet);
+            if !job.told.put(i, &prices, stored, &mut encoder, &mut packets.bytes) {
                 return Ok(None);
             }
             packets.ends.push(packets.bytes.len());
-            let packet = job.first + i;
             let events = starts[0][packet + 1] - starts[0][packet];
             let at = Place::Event { event: starts[0][packet] as u64, pos: 0 };
             decoder.decode(&packets.bytes[start..], (0, events, events), &mut room, at)?;
+            decoder.texts(&mut room, |_| true, at)?;
             // Columns without their own values are known to be the same as others.
-            if !decoder.is_same(&room.told, batch, |level| starts[level][packet]) {
+            let is_same = decoder.is_same(&room.told, &formed.batch, |level| starts[level][packet])
+                && formed.columns.iter().all(|column| {
+                    let first = (column.items[packet], column.bytes[packet]);
+                    decoder.is_same_text(&room.told, batch, column.column, first)
+                });
+            if !is_same {
                 return Err(Error::Corrupt { what: "packet of events as encoded", at });
             }
         }
@@ -139,31 +159,53 @@ fn encode(
     Ok(Some(all))
 }
 
-/// Whether each event has no more values than a packet may have.
+/// Whether no event has more values than a packet may have, and more bytes of texts.
 ///
 /// # Errors
 /// [`Error::Limit`] where one has.
 pub(super) fn check_events(layout: &Layout, batch: &Batch, items: &[usize]) -> Result<()> {
-    let same = |count: usize| (0..count).collect();
-    let plan = Plan::new(layout, same(layout.levels().len()), same(layout.columns().len()));
-    let plan = plan.ok_or_else(|| Error::invalid("a layout without order"))?;
+    let plan = Plan::own(layout).ok_or_else(|| Error::invalid("a layout without order"))?;
     // Seldom all together have so many, and then each is looked at.
     let each = items.iter().zip(&plan.items);
     let all = each.map(|(&items, level)| (items as u64).saturating_mul(level.values));
     if all.fold(0, u64::saturating_add) <= MOST_VALUES {
         return Ok(());
     }
-    let need = most_values(&plan, &starts(layout, &plan, batch, 1));
-    match need <= MOST_VALUES {
-        true => Ok(()),
-        false => Err(Error::Limit { what: "values of an event", need, allowed: MOST_VALUES }),
+    let starts = starts(layout, &plan, batch, 1);
+    let of = |level: usize, event: usize| starts[level][event]..starts[level][event + 1];
+    let mut is_text = vec![false; layout.levels().len()];
+    layout.texts().for_each(|column| is_text[layout.columns()[column].level] = true);
+    for event in 0..batch.len() {
+        let (mut values, mut texts) = (0u64, 0u64);
+        for (level, about) in layout.levels().iter().enumerate() {
+            let (items, each) = (of(level, event), plan.items[level].values);
+            match about.count {
+                Count::Column(counts) if is_text[level] => {
+                    texts += items.len() as u64;
+                    let lens = of(layout.columns()[counts].level, event);
+                    // Stored as they are, they are as many numbers at most as their length has bits, and one more.
+                    let words = lens.map(|i| 65 - load(batch.bytes(counts), 4, i).leading_zeros());
+                    values = values.saturating_add(each * words.map(u64::from).sum::<u64>());
+                }
+                _ => values = values.saturating_add((items.len() as u64).saturating_mul(each)),
+            }
+        }
+        let limit = |what, need, allowed| Err(Error::Limit { what, need, allowed });
+        if values > MOST_VALUES {
+            return limit("values of an event", values, MOST_VALUES);
+        }
+        if texts > MOST_TEXTS {
+            return limit("bytes of texts of an event", texts, MOST_TEXTS);
+        }
     }
+    Ok(())
 }
 
-/// How many values there are of columns that have their own.
-fn own_values(layout: &Layout, plan: &Plan, batch: &Batch) -> usize {
+/// How many values there are of columns that have their own. Words count half: they are some bytes each.
+fn own_values(layout: &Layout, plan: &Plan, formed: &Formed<'_>) -> usize {
     let own = (0..layout.columns().len()).filter(|&column| plan.columns[column] == column);
-    own.map(|column| batch.values_in(column)).sum()
+    let is_word = |column| formed.columns.iter().any(|words| words.column == column);
+    own.map(|column| formed.batch.values_in(column) >> u32::from(is_word(column))).sum()
 }
 
 /// The most values that a packet has.
@@ -178,40 +220,72 @@ fn most_values(plan: &Plan, starts: &[Vec<usize>]) -> u64 {
     (0..packets).map(of).max().unwrap_or(0)
 }
 
-/// Encodes a batch that has been checked and has events. `before` is the model of the events before them, if there are any.
+/// Encodes a batch that has been checked and has events. `before` is what the events before them were encoded with, if there are any.
 pub(super) fn segment(
     layout: &Layout,
     batch: &Batch,
     aim: &Aim,
-    before: Option<&Model>,
+    before: Option<&Known>,
     threads: usize,
 ) -> Result<Segment> {
-    let plan = plan(layout, batch)?;
-    let old = before.filter(|model| model.plan == plan);
-    if let Some(segment) = old.and_then(|model| by_old(layout, batch, model, threads)) {
-        return Ok(segment);
+    if let Some(packets) = before.and_then(|known| by_old(layout, batch, known, threads)) {
+        return Ok(Segment { known: None, packets });
     }
+    let forms = Forms::learn(layout, batch, threads);
+    match fresh(layout, batch, aim, forms, threads) {
+        // Of very many words, that was: as they are texts are fewer numbers.
+        Err(Error::Limit { .. }) => fresh(layout, batch, aim, Forms::stored(layout), threads),
+        done => done,
+    }
+}
+
+/// Encodes a batch by a model of its own.
+fn fresh(
+    layout: &Layout,
+    batch: &Batch,
+    aim: &Aim,
+    mut forms: Forms,
+    threads: usize,
+) -> Result<Segment> {
+    // Texts are cut into words twice only: of some events, to see how many events a packet should have, and of all.
+    let sample = if forms.is_empty() { Cow::Borrowed(batch) } else { some_of(batch) };
+    let inner = &forms.layout.clone();
+    let mut formed = forms.apply(layout, &sample, FEW.min(sample.len()), threads)?;
+    let mut plan = plan(inner, &formed.batch)?;
     // However few bytes they take, to decode values takes time.
-    let values = own_values(layout, &plan, batch);
+    let values = own_values(inner, &plan, &formed);
     let by_values =
-        aim.values.saturating_mul(batch.len()).checked_div(values).unwrap_or(aim.events);
+        aim.values.saturating_mul(sample.len()).checked_div(values).unwrap_or(aim.events);
     let mut most = aim.events.min(1 << by_values.max(1).ilog2()).min(MOST_EVENTS);
+    let some = some_of(&formed.batch);
+    let bits = |events| price(inner, &plan, &some, events, threads);
     if let (Some(worth), None, true) = (aim.worth, aim.exactly, most < aim.events) {
-        let some = some_of(batch);
-        let bits = |events| price(layout, &plan, &some, events, threads);
         if let (Some(one), Some(two)) = (bits(most), bits(2 * most)) {
             most *= if two < (1.0 - worth) * one { 2 } else { 1 };
         }
     }
-    // A third of what there is, for all that is known now.
-    let guess =
-        (3 * aim.bytes).saturating_mul(batch.len()).checked_div(batch.size()).unwrap_or(most);
-    let mut events =
-        aim.exactly.unwrap_or(guess.clamp(1, most).next_power_of_two().min(most)).max(1);
+    let fitting = |bytes: f64, of: usize| {
+        let events = (aim.bytes as f64 * of as f64 / bytes.max(1.0)) as usize;
+        events.clamp(1, most).next_power_of_two().min(most)
+    };
+    let mut events = match aim.exactly {
+        Some(events) => events,
+        // A third of what there is, for all that is known now; then by what that takes.
+        None => {
+            let guess = fitting(formed.batch.size() as f64 / 3.0, sample.len());
+            bits(guess).map_or(guess, |bits| fitting(bits / 8.0, some.len())).max(1)
+        }
+    };
+    drop(some);
     for round in 0.. {
-        let starts = starts(layout, &plan, batch, events);
+        if !forms.is_empty() {
+            formed = forms.apply(layout, batch, events, threads)?;
+            forms.refine(&mut formed);
+            plan = self::plan(inner, &formed.batch)?;
+        }
+        let starts = starts(inner, &plan, &formed.batch, events);
         let values = most_values(&plan, &starts);
-        if values > MOST_VALUES {
+        if values > MOST_VALUES || formed.texts > MOST_TEXTS {
             if events > 1 {
                 events = (events / 2).max(1);
                 continue;
@@ -221,21 +295,21 @@ pub(super) fn segment(
         }
         // Room for packets of later segments, too.
         let room = values.next_power_of_two().min(MOST_VALUES);
-        let coders = Learner::new(layout, &plan, batch, &starts).coders();
-        let mut model = Model { events, values: room, plan: plan.clone(), coders };
+        let texts = formed.texts.next_power_of_two().min(MOST_TEXTS);
+        let coders = Learner::new(inner, &plan, &formed.batch, &starts).coders();
+        let (plan, words) = (plan.clone(), forms.words());
+        let mut model = Model { events, values: room, texts, words, plan, coders };
         let failed = || Error::invalid("values that no symbol tells");
-        let counted = count(layout, batch, &model, &starts, threads).ok_or_else(failed)?;
+        let counted = count(inner, &formed.batch, &model, &starts, threads).ok_or_else(failed)?;
         set_shares(&mut model, &counted.counts);
-        let packets = encode(layout, batch, &model, &starts, &counted.told, threads)?;
+        let packets = encode(layout, batch, &formed, &model, &starts, &counted.told, threads)?;
         let packets = packets.ok_or_else(failed)?;
-        let stored = packets.bytes.len();
-        let fitting = (aim.bytes.saturating_mul(batch.len()) / stored.max(1))
-            .clamp(1, most)
-            .next_power_of_two()
-            .min(most);
+        let fitting = fitting(packets.bytes.len() as f64, batch.len());
         let is_near = fitting < 2 * events && events < 2 * fitting || fitting == events;
         if is_near || round > 1 || aim.exactly.is_some() {
-            return Ok(Segment { model, is_old: false, packets });
+            let worth = formed.worth();
+            drop(formed);
+            return Ok(Segment { known: Some(Known { model, forms, worth }), packets });
         }
         events = fitting;
     }
@@ -266,7 +340,8 @@ fn price(
     const PACKET: f64 = 36.0;
     let starts = starts(layout, plan, batch, events);
     let coders = Learner::new(layout, plan, batch, &starts).coders();
-    let model = Model { events, values: MOST_VALUES, plan: plan.clone(), coders };
+    let (values, plan) = (MOST_VALUES, plan.clone());
+    let model = Model { events, values, texts: 0, words: Vec::new(), plan, coders };
     let counted = count(layout, batch, &model, &starts, threads)?;
     let symbols = counted.counts.iter().map(|counts| Shares::new(counts).cost(counts));
     let bits = counted.told.iter().map(|told| 8.0 * told.bits() as f64);
@@ -295,16 +370,21 @@ fn set_shares(model: &mut Model, counts: &[Vec<u32>]) {
     }
 }
 
-/// The same by a model that is there, if it tells these events about as well as one of their own would.
-fn by_old(layout: &Layout, batch: &Batch, model: &Model, threads: usize) -> Option<Segment> {
-    let starts = starts(layout, &model.plan, batch, model.events);
-    let model = model.clone();
-    if most_values(&model.plan, &starts) > model.values {
+/// The packets of a batch by a model that is there, if it tells these events about as well as one of their own would.
+fn by_old(layout: &Layout, batch: &Batch, known: &Known, threads: usize) -> Option<Packets> {
+    let Known { model, forms, worth } = known;
+    let formed = forms.apply(layout, batch, model.events, threads).ok()?;
+    let inner = &*forms.layout;
+    if plan(inner, &formed.batch).ok()? != model.plan || formed.worth() > 1.1 * worth {
         return None;
     }
-    let counted = count(layout, batch, &model, &starts, threads)?;
+    let starts = starts(inner, &model.plan, &formed.batch, model.events);
+    if most_values(&model.plan, &starts) > model.values || formed.texts > model.texts {
+        return None;
+    }
+    let counted = count(inner, &formed.batch, model, &starts, threads)?;
     let (mut cost, mut fresh) = (0.0, 0.0);
-    for (counts, shares) in counted.counts.iter().zip(tables(&model)) {
+    for (counts, shares) in counted.counts.iter().zip(tables(model)) {
         let total: f64 = counts.iter().map(|&count| f64::from(count)).sum();
         if total == 0.0 {
             continue;
@@ -318,6 +398,5 @@ fn by_old(layout: &Layout, batch: &Batch, model: &Model, threads: usize) -> Opti
     let bits: usize = counted.told.iter().map(|told| 8 * told.bits()).sum();
     let is_good = cost <= fresh + 0.01 * (fresh + bits as f64) + 8.0 * 4096.0;
     is_good.then_some(())?;
-    let packets = encode(layout, batch, &model, &starts, &counted.told, threads).ok()??;
-    Some(Segment { model, is_old: true, packets })
+    encode(layout, batch, &formed, model, &starts, &counted.told, threads).ok()?
 }

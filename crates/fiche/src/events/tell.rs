@@ -425,8 +425,16 @@ impl Told {
         self.bits.len()
     }
 
-    /// Appends packet `i`, its symbols by these tables. False where one of them is not there.
-    pub fn put(&self, i: usize, prices: &Prices, encoder: &mut Encoder, out: &mut Vec<u8>) -> bool {
+    /// Appends packet `i`, its symbols by these tables, with what is stored of its texts between them and the bits. False where one of
+    /// the symbols is not there.
+    pub fn put<'a>(
+        &self,
+        i: usize,
+        prices: &Prices,
+        stored: impl Iterator<Item = &'a [u8]>,
+        encoder: &mut Encoder,
+        out: &mut Vec<u8>,
+    ) -> bool {
         let (tokens, bits) = if i == 0 { (0, 0) } else { self.ends[i - 1] };
         for &token in self.tokens[tokens..self.ends[i].0].iter().rev() {
             let Some((share, bits)) = prices.of(token) else { return false };
@@ -437,6 +445,7 @@ impl Told {
         if prices.has_number {
             encoder.finish(out);
         }
+        stored.for_each(|bytes| out.extend_from_slice(bytes));
         out.extend_from_slice(&self.bits[bits..self.ends[i].1]);
         true
     }

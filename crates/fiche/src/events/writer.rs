@@ -7,7 +7,7 @@ use super::batch::Batch;
 use super::format::{Footer, PAGE, Page, PageRef, SegmentRef, put_block};
 use super::model::Model;
 use super::schema::{Layout, Schema};
-use super::segment::{Aim, check_events, segment};
+use super::segment::{Aim, Known, check_events, segment};
 use super::tell::Packets;
 use crate::codec::Scratch;
 use crate::envelope::{
@@ -132,7 +132,7 @@ pub struct Writer<W: Write> {
     layout: Arc<Layout>,
     options: Options,
     pending: Batch,
-    model: Option<(Model, SectionRef)>,
+    known: Option<(Known, SectionRef)>,
     segments: Vec<SegmentRef>,
     events: u64,
     scratch: Scratch,
@@ -156,7 +156,7 @@ impl<W: Write> Writer<W> {
             layout,
             options,
             pending,
-            model: None,
+            known: None,
             segments: Vec::new(),
             events: 0,
             scratch: Scratch::default(),
@@ -234,35 +234,39 @@ impl<W: Write> Writer<W> {
         if batch.is_empty() {
             return Ok(());
         }
-        let before = self.model.as_ref().map(|(model, _)| model);
+        let before = self.known.as_ref().map(|(known, _)| known);
         let made = segment(&self.layout, batch, &self.options.aim(), before, self.options.threads)?;
-        let at = match (&self.model, made.is_old) {
-            (Some((_, at)), true) => *at,
-            _ => {
-                let mut payload = Vec::new();
-                made.model.put(&mut payload);
-                if payload.len() as u64 > MAX_DECODED {
-                    let (need, allowed) = (payload.len() as u64, MAX_DECODED);
-                    return Err(Error::Limit { what: "a model of events", need, allowed });
-                }
-                let mut take = Take::new(&payload, "model of events as encoded", self.pos);
-                if Model::take(&mut take, &self.layout)? != made.model {
-                    return Err(take.corrupt());
-                }
-                let mut section = Vec::new();
-                let before = (self.events, 0);
-                let scratch = Some(&mut self.scratch);
-                Section::put(&mut section, self.pos, Kind::Model, before, &payload, scratch);
-                let at = SectionRef { pos: self.pos, len: section.len() as u64 };
-                self.put(&section)?;
-                at
-            }
+        if let Some(known) = made.known {
+            let at = self.write_model(&known.model)?;
+            self.known = Some((known, at));
+        }
+        let Some((known, model)) = &self.known else {
+            return Err(Error::invalid("events without a model"));
         };
-        let pages = self.write_packets(&made.packets, made.model.events as u64)?;
-        self.segments.push(SegmentRef { events: batch.len() as u64, model: at, pages });
+        let (events, model) = (known.model.events as u64, *model);
+        let pages = self.write_packets(&made.packets, events)?;
+        self.segments.push(SegmentRef { events: batch.len() as u64, model, pages });
         self.events += batch.len() as u64;
-        self.model = Some((made.model, at));
         Ok(())
+    }
+
+    fn write_model(&mut self, model: &Model) -> Result<SectionRef> {
+        let mut payload = Vec::new();
+        model.put(&self.layout, &mut payload);
+        if payload.len() as u64 > MAX_DECODED {
+            let (need, allowed) = (payload.len() as u64, MAX_DECODED);
+            return Err(Error::Limit { what: "a model of events", need, allowed });
+        }
+        let mut take = Take::new(&payload, "model of events as encoded", self.pos);
+        if Model::take(&mut take, &self.layout)? != *model {
+            return Err(take.corrupt());
+        }
+        let mut section = Vec::new();
+        let (before, scratch) = ((self.events, 0), Some(&mut self.scratch));
+        Section::put(&mut section, self.pos, Kind::Model, before, &payload, scratch);
+        let at = SectionRef { pos: self.pos, len: section.len() as u64 };
+        self.put(&section)?;
+        Ok(at)
     }
 
     fn write_packets(&mut self, packets: &Packets, events: u64) -> Result<Vec<PageRef>> {

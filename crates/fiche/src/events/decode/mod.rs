@@ -1,10 +1,14 @@
 //! Decodes packets, column by column: what is known of a model before, and what comes out of a packet.
 
 mod run;
+mod texts;
 
+use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use run::Packet;
+use texts::Span;
 
 use super::batch::Batch;
 use super::column::map::Map;
@@ -12,6 +16,8 @@ use super::column::{Base, Coder, Context, OTHER};
 use super::model::Model;
 use super::packet::{Places, load};
 use super::schema::{Count, Layout, Number};
+use super::words::Vocabulary;
+use crate::codec::Scratch;
 use crate::error::{Error, Place, Result};
 use crate::model::{Padded, Slot};
 use crate::processor::with_bit_counts;
@@ -198,8 +204,11 @@ pub(crate) struct Decoder {
     /// Of each column of the layout where it has its values.
     own: Vec<Own>,
     levels: usize,
-    /// Values that a packet may have.
+    /// Columns of texts that are told by words.
+    words: Vec<(usize, Arc<Vocabulary>)>,
+    /// Values that a packet may have, and bytes of its texts.
     most: u64,
+    texts: u64,
     /// Some table has more than one symbol.
     has_number: bool,
 }
@@ -211,6 +220,75 @@ struct Own {
     before: u32,
     /// Bytes of a value.
     width: u32,
+    /// The number of the column of words whose counts or bytes it has instead; `NONE` of all others.
+    words: u32,
+    is_counts: bool,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// The values of a column of some events: the lowest bytes of each of these, which are zero above its own, or bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bits<'a> {
+    /// Of most columns.
+    Numbers(&'a [u64]),
+    /// Of some columns of numbers of 1 byte: those of texts, if it was worth it to take them for such.
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Bits<'a> {
+    /// How many values there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Bits::Numbers(values) => values.len(),
+            Bits::Bytes(values) => values.len(),
+        }
+    }
+
+    /// True where there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Some of them.
+    ///
+    /// # Panics
+    /// Where there are not so many.
+    #[must_use]
+    pub fn of(&self, range: Range<usize>) -> Bits<'a> {
+        match self {
+            Bits::Numbers(values) => Bits::Numbers(&values[range]),
+            Bits::Bytes(values) => Bits::Bytes(&values[range]),
+        }
+    }
+
+    /// The bits of one.
+    ///
+    /// # Panics
+    /// Where there are not so many.
+    #[must_use]
+    pub fn get(&self, i: usize) -> u64 {
+        match self {
+            Bits::Numbers(values) => values[i],
+            Bits::Bytes(values) => values[i].into(),
+        }
+    }
+
+    /// The lowest byte of each: texts, as they are.
+    #[must_use]
+    pub fn bytes(self) -> Cow<'a, [u8]> {
+        match self {
+            Bits::Numbers(values) => values.iter().map(|&value| value as u8).collect(),
+            Bits::Bytes(values) => Cow::Borrowed(values),
+        }
+    }
+
+    /// The bits of all.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = u64> + 'a {
+        (0..self.len()).map(move |i| self.get(i))
+    }
 }
 
 /// Values of a packet at most that a thread keeps the room of.
@@ -223,6 +301,7 @@ pub(crate) struct Room {
     pub told: Told,
     places: Places,
     given: Vec<u8>,
+    codec: Scratch,
 }
 
 /// The values of a packet, and which of them are wanted.
@@ -234,6 +313,12 @@ pub(crate) struct Told {
     classes: Vec<u8>,
     /// Of each level.
     items: Vec<Items>,
+    /// Where in the packet bytes of texts are that are stored as they are.
+    stored: Range<usize>,
+    /// Of columns of words the lengths of texts, and their bytes; and where those of each column are that are wanted.
+    lens: Vec<u64>,
+    texts: Vec<u8>,
+    spans: Vec<Span>,
 }
 
 /// Items of a level in a packet: all, and from the first to the second of these those that are wanted.
@@ -265,8 +350,9 @@ impl Sinks {
 }
 
 impl Decoder {
+    /// Of events of this layout.
     pub fn new(layout: &Layout, model: &Model) -> Decoder {
-        let plan = &model.plan;
+        let (layout, plan) = (&model.layout(layout), &model.plan);
         let levels = layout.levels().len();
         let mut before = vec![0; plan.columns.len()];
         for items in &plan.items {
@@ -275,7 +361,7 @@ impl Decoder {
         let own = plan.columns.iter().map(|&column| {
             let level = plan.level_of(layout, column) as u32;
             let width = layout.columns()[column].number.width() as u32;
-            Own { level, before: before[column], width }
+            Own { level, before: before[column], width, words: NONE, is_counts: false }
         });
         let mut decoder = Decoder {
             steps: Vec::new(),
@@ -285,7 +371,9 @@ impl Decoder {
             symbols: Vec::new(),
             own: own.collect(),
             levels,
+            words: model.words.clone(),
             most: model.values,
+            texts: model.texts,
             has_number: false,
         };
         for (level, about) in layout.levels().iter().enumerate() {
@@ -312,6 +400,11 @@ impl Decoder {
                 is_placed: mine.iter().any(placed),
                 columns: first..decoder.columns.len(),
             });
+        }
+        for (i, &(column, _)) in model.words.iter().enumerate() {
+            decoder.own[column].words = i as u32;
+            decoder.own[column - 1].words = i as u32;
+            decoder.own[column - 1].is_counts = true;
         }
         decoder.has_number = decoder.tables.iter().any(|table| table.bits > 0);
         decoder
@@ -387,7 +480,7 @@ impl Decoder {
         at: Place,
     ) -> Result<()> {
         room.padded.fill(stored);
-        if room.told.values.len() > KEPT {
+        if room.told.values.len() > KEPT || room.told.texts.capacity() > 8 * KEPT {
             room.told = Told::default();
         }
         room.told.items.resize(self.levels, Items::default());
@@ -398,11 +491,14 @@ impl Decoder {
 
     /// The values of a column that are wanted, of those that this decoder told.
     #[inline(always)]
-    pub fn of<'a>(&self, told: &'a Told, column: usize) -> &'a [u64] {
+    pub fn of<'a>(&self, told: &'a Told, column: usize) -> Bits<'a> {
         let own = self.own[column];
+        if own.words != NONE {
+            return told.text(own.words as usize, own.is_counts);
+        }
         let items = told.items[own.level as usize];
         let start = items.start + own.before as usize * items.all;
-        &told.values[start + items.from..start + items.to]
+        Bits::Numbers(&told.values[start + items.from..start + items.to])
     }
 
     /// Whether the columns that have their own values were told as they are in a batch, where each level has its first item.
@@ -425,11 +521,32 @@ impl Decoder {
         })
     }
 
+    /// Whether the texts of a column, of their bytes, are those that a batch has from its first text and byte of these on.
+    pub fn is_same_text(
+        &self,
+        told: &Told,
+        batch: &Batch,
+        column: usize,
+        (first, byte): (usize, usize),
+    ) -> bool {
+        let counts = batch.bytes(column - 1).get(4 * first..).unwrap_or_default();
+        let bytes = batch.bytes(column).get(byte..).unwrap_or_default();
+        match (self.of(told, column - 1), self.of(told, column)) {
+            (Bits::Numbers(lens), Bits::Bytes(texts)) => {
+                are_same::<4>(lens, counts) && bytes.starts_with(texts)
+            }
+            _ => false,
+        }
+    }
+
     /// Appends values that are wanted to columns of a batch.
     pub fn put(&self, told: &Told, sinks: &Sinks, batch: &mut Batch) {
         for &column in &sinks.0 {
-            let width = self.own[column].width;
-            put(self.of(told, column), width, &mut batch.columns[column]);
+            let (width, out) = (self.own[column].width, &mut batch.columns[column]);
+            match self.of(told, column) {
+                Bits::Numbers(values) => put(values, width, out),
+                Bits::Bytes(bytes) => out.extend_from_slice(bytes),
+            }
         }
     }
 }

@@ -26,7 +26,7 @@ impl Work for Packet<'_> {
     #[inline(always)]
     fn run(self) -> Option<()> {
         let Packet { decoder, len, events, room } = self;
-        let Room { padded, told, places, given } = room;
+        let Room { padded, told, places, given, .. } = room;
         if decoder.has_number && len < 4 {
             return None;
         }
@@ -87,19 +87,18 @@ impl Work for Packet<'_> {
             run.level(columns, level)?;
             start = end;
         }
-        // All has been read, and no more.
+        // All has been read, and no more; what lies between is for texts.
         let end = run.bits.pos();
-        let is_over = end <= 8 * (MARGIN + len)
-            && run.number == FIRST
-            && (8 * run.next..8 * run.next + 8).contains(&end);
-        is_over.then_some(())
+        let is_over = end <= 8 * (MARGIN + len) && run.number == FIRST && run.next <= end / 8;
+        told.stored = run.next..end / 8;
+        (is_over && (told.stored.is_empty() || !decoder.words.is_empty())).then_some(())
     }
 }
 
 impl Told {
     /// All values of a level's column that so many are before.
     #[inline(always)]
-    fn all(&self, items: Items, before: usize) -> Option<&[u64]> {
+    pub(super) fn all(&self, items: Items, before: usize) -> Option<&[u64]> {
         let start = items.start + before * items.all;
         self.values.get(start..start + items.all)
     }
