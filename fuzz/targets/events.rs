@@ -37,6 +37,8 @@ fn events(bytes: &[u8]) -> (Schema, Batch) {
         Field::new("d", Number::F32),
         Field::new("e", Type::from(Number::Bool).array(3)),
         Field::new("f", Type::from(Number::F64).optional()),
+        Field::new("g", Type::Text),
+        Field::new("h", Type::Bytes.list()),
     ])
     .unwrap();
     let mut batch = Batch::new(&schema).unwrap();
@@ -61,6 +63,16 @@ fn events(bytes: &[u8]) -> (Schema, Batch) {
         if a & 4 == 0 {
             batch.put_bytes(7, &next(8)).unwrap();
         }
+        // Texts: what all have in common, then whatever comes.
+        let common = ["", "one", "another one"][usize::from(a % 3)].as_bytes();
+        let len = usize::from(a % 5);
+        batch.put_texts(8, &[[common, &next(len)[..len]].concat()]).unwrap();
+        let count = a % 2;
+        batch.put(10, &[u32::from(count)]).unwrap();
+        (0..count).for_each(|_| {
+            let text = if a % 7 == 0 { vec![a; 1500] } else { next(6).to_vec() };
+            batch.put_texts(11, &[text]).unwrap();
+        });
     }
     (schema, batch)
 }
@@ -86,7 +98,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if first % 3 == 1 {
         let reader = Reader::open(Arc::new(file)).unwrap();
         let back = reader.read(0..reader.len(), None).unwrap();
-        assert!((0..8).all(|column| back.bytes(column) == batch.bytes(column)));
+        assert!((0..13).all(|column| back.bytes(column) == batch.bytes(column)));
         return;
     }
     let mut file = file;

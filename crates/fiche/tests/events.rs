@@ -129,9 +129,14 @@ fn items_of(
         Count::Fixed(len) => items[layout.levels()[level].parent.unwrap()] * len as usize,
         Count::Column(counts) => {
             let width = layout.columns()[counts].number.width();
-            all[counts].chunks(width).map(|bytes| usize::from(bytes[0])).sum()
+            all[counts].chunks(width).map(count_of).sum()
         }
     }
+}
+
+/// A number of items, little-endian.
+fn count_of(bytes: &[u8]) -> usize {
+    bytes.iter().rev().fold(0, |all, &byte| all << 8 | usize::from(byte))
 }
 
 /// The events of a range, by a way of its own: item by item from the front.
@@ -145,8 +150,7 @@ fn slice(batch: &Batch, from: usize, to: usize) -> Vec<Vec<u8>> {
             Count::Fixed(len) => (above.0 * len as usize, above.1 * len as usize),
             Count::Column(counts) => {
                 let width = layout.columns()[counts].number.width();
-                let counts: Vec<usize> =
-                    batch.bytes(counts).chunks(width).map(|b| usize::from(b[0])).collect();
+                let counts: Vec<usize> = batch.bytes(counts).chunks(width).map(count_of).collect();
                 (counts[..above.0].iter().sum(), counts[..above.1].iter().sum())
             }
         });
@@ -193,52 +197,159 @@ proptest! {
         let schema = Schema::new(fields(types)).unwrap();
         let mut random = Random(seed);
         let all = batch(&schema, events, &mut random);
-        let mut options = Options::default()
-            .access([Access::Event, Access::Block, Access::Scan][access]).threads(1 + seed as usize % 3);
-        if packet > 0 {
-            options = options.packet(packet);
+        let access = [Access::Event, Access::Block, Access::Scan][access];
+        check_all_ways(&schema, &all, packet, access, &mut random);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 100 } else { 2000 }))]
+
+    #[test]
+    fn texts_are_read_in_every_way(
+        events in prop_oneof![Just(0usize), 1usize..5, 1usize..300],
+        packet in prop_oneof![Just(0usize), 1usize..70],
+        access in 0usize..3,
+        seed in any::<u64>(),
+    ) {
+        let mut random = Random(seed);
+        let all = texts(events, &mut random);
+        let access = [Access::Event, Access::Block, Access::Scan][access];
+        check_all_ways(&text_schema(), &all, packet, access, &mut random);
+    }
+}
+
+/// Columns of texts of every kind.
+fn text_schema() -> Schema {
+    Schema::new(vec![
+        Field::new("line", Type::Text),
+        Field::new("id", Number::U16),
+        Field::new("again", Type::Text),
+        Field::new("bytes", Type::Bytes),
+        Field::new("tags", Type::Text.list()),
+        Field::new("note", Type::Text.optional()),
+        Field::new("codes", Type::from(Number::U8).list()),
+        Field::new("pair", Type::Text.array(2)),
+    ])
+    .unwrap()
+}
+
+/// A text: of a few, like the one before, made of words, of anything, empty, long.
+fn text(random: &mut Random, before: &str) -> String {
+    let words = ["GET", "/index.html", "error", "user-", "HTTP/1.1", "404", "größer", "0x"];
+    match random.below(12) {
+        0 => String::new(),
+        1 => before.to_owned(),
+        2 => ["muon", "jet", "photon"][random.below(3) as usize].to_owned(),
+        3 => {
+            let cut = (0..=before.len()).rev().find(|&at| at < 30 && before.is_char_boundary(at));
+            format!("{}{}", &before[..cut.unwrap_or(0)], random.below(100))
         }
-        let file = write(&schema, std::slice::from_ref(&all), options.clone());
-        prop_assert!(file == write(&schema, std::slice::from_ref(&all), options.threads(1)));
-        prop_assert!(file.len() <= all.size() + all.size() / 1000 + 4096, "{} of {}", file.len(), all.size());
-        let reader = Reader::open(Arc::new(file)).unwrap();
-        prop_assert_eq!(reader.schema(), &schema);
-        prop_assert_eq!(reader.len(), events as u64);
-        let back = reader.read(0..events as u64, None).unwrap();
-        prop_assert_eq!(back.len(), events);
-        prop_assert!(columns(&back) == columns(&all));
-        for _ in 0..20 {
-            let from = random.below(events as u64 + 1);
-            let to = from + random.below(events as u64 - from + 1);
-            let some = reader.read(from..to, None).unwrap();
-            prop_assert!(columns(&some) == slice(&all, from as usize, to as usize));
+        4 => (0..random.below(60)).map(|_| char::from(random.number() as u8)).collect(),
+        5 => "so long, and over again; ".repeat(random.below(150) as usize),
+        6 if random.below(20) == 0 => {
+            (0..30_000).map(|_| char::from(b'a' + random.below(7) as u8)).collect()
         }
-        if events == 0 {
-            return Ok(());
+        _ => (0..random.below(9))
+            .map(|_| match random.below(5) {
+                0 => random.below(100_000).to_string(),
+                _ => words[random.below(8) as usize].to_owned(),
+            })
+            .collect::<Vec<_>>()
+            .join(" "),
+    }
+}
+
+fn texts(events: usize, random: &mut Random) -> Batch {
+    let mut batch = Batch::new(&text_schema()).unwrap();
+    let mut before = [const { String::new() }; 8];
+    for i in 0..events {
+        let mut next = |column: usize, random: &mut Random| {
+            before[column] = text(random, &before[column]);
+            before[column].clone()
+        };
+        let line = next(0, random);
+        batch.put_texts(0, &[&line]).unwrap();
+        batch.put(2, &[i as u16]).unwrap();
+        batch.put_texts(3, &[&line]).unwrap();
+        let len = random.below(40) as usize * usize::from(i % 3 > 0);
+        batch.put_texts(5, &[random.bytes(len)]).unwrap();
+        let tags: Vec<String> = (0..random.below(4)).map(|_| next(4, random)).collect();
+        batch.put(7, &[tags.len() as u32]).unwrap();
+        batch.put_texts(8, &tags).unwrap();
+        let is_noted = random.below(3) > 0;
+        batch.put(10, &[is_noted]).unwrap();
+        if is_noted {
+            batch.put_texts(11, &[next(5, random)]).unwrap();
         }
-        let numbers: Vec<u64> = (0..30).map(|_| random.below(events as u64)).collect();
-        let taken = reader.take(&numbers, None).unwrap();
-        let mut expected = vec![Vec::new(); back.layout().columns().len()];
-        for &number in &numbers {
-            let one = columns_of(&reader.event(number).unwrap());
-            prop_assert!(one == slice(&all, number as usize, number as usize + 1));
-            expected.iter_mut().zip(one).for_each(|(all, one)| all.extend(one));
-        }
-        prop_assert!(columns(&taken) == expected);
-        // Some fields only: the others have nothing.
-        let some: Vec<usize> = (0..schema.fields.len()).filter(|_| random.below(2) == 0).collect();
-        let names: Vec<&str> = some.iter().map(|&i| schema.fields[i].name.as_str()).collect();
-        let chosen = reader.select(&names).unwrap();
-        let part = reader.read(0..events as u64, Some(&chosen)).unwrap();
-        let wanted: Vec<usize> = some.iter().flat_map(|&i| back.layout().columns_of(i)).collect();
-        for column in 0..back.layout().columns().len() {
-            let is_wanted = wanted.contains(&column);
-            prop_assert_eq!(part.bytes(column), if is_wanted { all.bytes(column) } else { &[] });
-        }
-        let taken = reader.take(&numbers, Some(&chosen)).unwrap();
-        for &column in &wanted {
-            prop_assert!(taken.bytes(column) == expected[column]);
-        }
+        let codes = random.below(6) as usize;
+        batch.put(13, &[codes as u32]).unwrap();
+        batch.put_bytes(14, &b"abcabc"[..codes]).unwrap();
+        batch.put_texts(15, &[next(6, random), next(7, random)]).unwrap();
+    }
+    batch.set_len(events);
+    batch.check().unwrap();
+    batch
+}
+
+/// Writes a batch, and reads it in each way there is.
+fn check_all_ways(
+    schema: &Schema,
+    all: &Batch,
+    packet: usize,
+    access: Access,
+    random: &mut Random,
+) {
+    let events = all.len();
+    let mut options = Options::default().access(access).threads(1 + random.below(3) as usize);
+    if packet > 0 {
+        options = options.packet(packet);
+    }
+    let file = write(schema, std::slice::from_ref(all), options.clone());
+    assert!(file == write(schema, std::slice::from_ref(all), options.threads(1)));
+    assert!(
+        file.len() <= all.size() + all.size() / 1000 + 4096,
+        "{} of {}",
+        file.len(),
+        all.size()
+    );
+    let reader = Reader::open(Arc::new(file)).unwrap();
+    assert_eq!(reader.schema(), schema);
+    assert_eq!(reader.len(), events as u64);
+    let back = reader.read(0..events as u64, None).unwrap();
+    assert_eq!(back.len(), events);
+    assert!(columns(&back) == columns(all));
+    for _ in 0..20 {
+        let from = random.below(events as u64 + 1);
+        let to = from + random.below(events as u64 - from + 1);
+        let some = reader.read(from..to, None).unwrap();
+        assert!(columns(&some) == slice(all, from as usize, to as usize));
+    }
+    if events == 0 {
+        return;
+    }
+    let numbers: Vec<u64> = (0..30).map(|_| random.below(events as u64)).collect();
+    let taken = reader.take(&numbers, None).unwrap();
+    let mut expected = vec![Vec::new(); back.layout().columns().len()];
+    for &number in &numbers {
+        let one = columns_of(&reader.event(number).unwrap());
+        assert!(one == slice(all, number as usize, number as usize + 1));
+        expected.iter_mut().zip(one).for_each(|(all, one)| all.extend(one));
+    }
+    assert!(columns(&taken) == expected);
+    // Some fields only: the others have nothing.
+    let some: Vec<usize> = (0..schema.fields.len()).filter(|_| random.below(2) == 0).collect();
+    let names: Vec<&str> = some.iter().map(|&i| schema.fields[i].name.as_str()).collect();
+    let chosen = reader.select(&names).unwrap();
+    let part = reader.read(0..events as u64, Some(&chosen)).unwrap();
+    let wanted: Vec<usize> = some.iter().flat_map(|&i| back.layout().columns_of(i)).collect();
+    for column in 0..back.layout().columns().len() {
+        let is_wanted = wanted.contains(&column);
+        assert_eq!(part.bytes(column), if is_wanted { all.bytes(column) } else { &[] });
+    }
+    let taken = reader.take(&numbers, Some(&chosen)).unwrap();
+    for &column in &wanted {
+        assert!(taken.bytes(column) == expected[column]);
     }
 }
 
@@ -578,5 +689,77 @@ fn events_may_be_much_larger_than_a_block() {
     let reader = Reader::open(Arc::new(file)).unwrap();
     for i in [5, 0, 3] {
         assert!(reader.event(i).unwrap().values::<u8>(1).eq(images[i as usize].iter().copied()));
+    }
+}
+
+#[test]
+fn texts_take_what_they_tell() {
+    let schema = Schema::new(vec![Field::new("line", Type::Text)]).unwrap();
+    let mut random = Random(12);
+    let hosts: Vec<String> =
+        (0..50).map(|_| format!("10.{}.{}.1", random.below(256), random.below(256))).collect();
+    let paths: Vec<String> =
+        (0..300).map(|i| format!("/articles/{:x}/page-{i}.html", random.below(1 << 40))).collect();
+    let lines: Vec<String> = (0..20_000)
+        .map(|_| {
+            let (host, path) = (random.below(50) as usize, random.below(300) as usize);
+            format!("{} - - GET {} HTTP/1.1 200", hosts[host], paths[path])
+        })
+        .collect();
+    let mut batch = Batch::new(&schema).unwrap();
+    batch.put_texts(0, &lines).unwrap();
+    let file = write(&schema, &[batch], Options::default());
+    // A host of 50 and a path of 300 are 14 bits; a packet, its block and the vocabulary are the rest.
+    let each = file.len() as f64 / 20_000.0;
+    assert!(each < 3.5, "{each} bytes of {}", lines[0].len());
+    let reader = Reader::open(Arc::new(file)).unwrap();
+    for number in (0..20_000).step_by(997) {
+        let event = reader.event(number).unwrap();
+        assert!(event.values::<u8>(1).eq(lines[number as usize].bytes()));
+    }
+}
+
+#[test]
+fn texts_of_another_kind_get_words_of_their_own() {
+    let schema = Schema::new(vec![Field::new("line", Type::Text)]).unwrap();
+    let mut random = Random(13);
+    let mut texts = Vec::new();
+    let mut writer =
+        Writer::new(Vec::new(), schema.clone(), Options::default().segment(64 << 10)).unwrap();
+    for round in 0..6 {
+        let words: [&str; 3] = match round / 3 {
+            0 => ["temperature ", "pressure ", "humidity "],
+            _ => ["ACGT", "GGCA", "TTTT"],
+        };
+        let lines: Vec<String> =
+            (0..2000).map(|_| (0..6).map(|_| words[random.below(3) as usize]).collect()).collect();
+        let mut batch = Batch::new(&schema).unwrap();
+        batch.put_texts(0, &lines).unwrap();
+        writer.extend(&batch).unwrap();
+        texts.extend(lines);
+    }
+    let file = writer.finish().unwrap();
+    assert_eq!(models(&file), 2);
+    let reader = Reader::open(Arc::new(file)).unwrap();
+    for _ in 0..500 {
+        let number = random.below(12_000);
+        let event = reader.event(number).unwrap();
+        assert!(event.values::<u8>(1).eq(texts[number as usize].bytes()), "{number}");
+    }
+}
+
+#[test]
+fn a_text_may_have_more_bytes_than_events_may_have_values() {
+    let schema = Schema::new(vec![Field::new("raw", Type::Bytes)]).unwrap();
+    let mut random = Random(14);
+    let texts = [random.bytes((1 << 24) + 77), vec![7; 3 << 24], b"small".to_vec()];
+    let mut batch = Batch::new(&schema).unwrap();
+    batch.put_texts(0, &texts).unwrap();
+    let file = write(&schema, &[batch], Options::default());
+    assert!(file.len() < (1 << 24) + (1 << 16), "{} bytes", file.len());
+    let reader = Reader::open(Arc::new(file)).unwrap();
+    for (i, text) in texts.iter().enumerate() {
+        let event = reader.event(i as u64).unwrap();
+        assert!(event.values::<u8>(1).eq(text.iter().copied()), "{i}");
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// The files that define bytes, in the order of the document.
-const SOURCES: [&str; 28] = [
+const SOURCES: [&str; 29] = [
     "wire.rs",
     "envelope.rs",
     "archive/format.rs",
@@ -30,6 +30,7 @@ const SOURCES: [&str; 28] = [
     "events/format.rs",
     "events/schema.rs",
     "events/model.rs",
+    "events/words/mod.rs",
     "events/column/mod.rs",
     "events/packet.rs",
 ];

@@ -20,6 +20,9 @@ use crate::model::MOST_SYMBOLS;
 const SAMPLE: usize = 8 << 10;
 /// Items of a level at most, however many a packet has.
 const MOST: usize = 128 << 10;
+/// A packet is in the sample if it has this part of a level's items, up to so many packets.
+const LARGE: usize = 16;
+const MOST_LARGE: usize = 256;
 /// Columns of events that may have several tables each.
 const FEW: usize = 8192;
 /// Bits that a bin takes in a model, with what its shares take.
@@ -179,7 +182,16 @@ impl<'a> Learner<'a> {
         let fair = (packets as u128 * SAMPLE as u128).div_ceil(most as u128) as usize;
         let few = (packets as u128 * MOST as u128 / most as u128) as usize;
         let wanted = packets.min(fair.max(few.min(24)).max(1));
-        let chosen: Vec<usize> = (0..wanted).map(|i| i * packets / wanted.max(1)).collect();
+        let mut chosen: Vec<usize> = (0..wanted).map(|i| i * packets / wanted.max(1)).collect();
+        // Where a few have most of a level's items, these tell what they are like.
+        let large = starts.iter().flat_map(|starts| {
+            let part = starts.last().copied().unwrap_or(0).div_ceil(LARGE).max(1);
+            let items = starts.windows(2).map(|pair| pair[1] - pair[0]).enumerate();
+            items.filter(move |&(_, items)| items >= part).map(|(packet, _)| packet)
+        });
+        chosen.extend(large.take(MOST_LARGE));
+        chosen.sort_unstable();
+        chosen.dedup();
         let mut seen: Vec<Seen> = Vec::with_capacity(starts.len());
         for (i, level) in layout.levels().iter().enumerate() {
             if plan.levels[i] != i {

@@ -2,8 +2,9 @@
 //!
 //! # Model of events
 //!
-//! A *column of texts* is one of numbers of 1 byte from 0 on, which are the items of lists, behind that of their counts, if their level has neither another column
-//! nor another level below it. Where it is told by words, these are what is called its values from here on, and how many there are in each text its counts.
+//! A *column of texts* has what texts, bytes and lists of whole numbers of 1 byte from 0 on have, if nothing else is on its level or below it: the column
+//! before it has their lengths. It may be told by words. From here on its values then are the numbers of these, of 4 bytes each, and the counts in the column before it are how many of
+//! them each text is; so in all that follows "columns", "values" and "items" are those with words, not those of the schema.
 //!
 //! | size | field | meaning |
 //! |---|---|---|

@@ -232,9 +232,16 @@ pub(super) fn segment(
         return Ok(Segment { known: None, packets });
     }
     let forms = Forms::learn(layout, batch, threads);
+    let has_texts = !forms.is_empty();
+    let stored = || fresh(layout, batch, aim, Forms::stored(layout), threads);
     match fresh(layout, batch, aim, forms, threads) {
         // Of very many words, that was: as they are texts are fewer numbers.
-        Err(Error::Limit { .. }) => fresh(layout, batch, aim, Forms::stored(layout), threads),
+        Err(Error::Limit { .. }) => stored(),
+        Ok(segment) if has_texts && segment.packets.bytes.len() > batch.size() => {
+            let other = stored()?;
+            let is_less = other.packets.bytes.len() < segment.packets.bytes.len();
+            Ok(if is_less { other } else { segment })
+        }
         done => done,
     }
 }
@@ -259,10 +266,11 @@ fn fresh(
     let mut most = aim.events.min(1 << by_values.max(1).ilog2()).min(MOST_EVENTS);
     let some = some_of(&formed.batch);
     let bits = |events| price(inner, &plan, &some, events, threads);
-    if let (Some(worth), None, true) = (aim.worth, aim.exactly, most < aim.events) {
-        if let (Some(one), Some(two)) = (bits(most), bits(2 * most)) {
-            most *= if two < (1.0 - worth) * one { 2 } else { 1 };
-        }
+    if let (Some(worth), None, true) = (aim.worth, aim.exactly, most < aim.events)
+        && let (Some(one), Some(two)) = (bits(most), bits(2 * most))
+        && two < (1.0 - worth) * one
+    {
+        most *= 2;
     }
     let fitting = |bytes: f64, of: usize| {
         let events = (aim.bytes as f64 * of as f64 / bytes.max(1.0)) as usize;

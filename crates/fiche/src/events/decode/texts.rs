@@ -161,3 +161,95 @@ impl Column<'_> {
         Some(Span { lens: lens_start..lens.len(), texts: texts_start..texts.len() })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Put, Take};
+
+    /// The texts of a packet that are wanted of these numbers, put together by a vocabulary of two words.
+    fn put(
+        counts: &[u64],
+        words: &[u64],
+        stored: &[u8],
+        wanted: Range<usize>,
+    ) -> Option<Vec<Vec<u8>>> {
+        let mut bytes = vec![2, 3, 2];
+        bytes.put(b"onetwo"[..5].as_ref());
+        let vocabulary = Vocabulary::take(&mut Take::new(&bytes, "test", 0)).unwrap();
+        let first = counts[..wanted.start].iter().sum::<u64>() as usize;
+        let (mut lens, mut texts) = (vec![77], b"before".to_vec());
+        let column = Column { vocabulary: &vocabulary, counts, words, stored, wanted, first };
+        let span = column.put(&mut lens, &mut texts, 1000, &mut Scratch::default())?;
+        let mut rest = &texts[span.texts];
+        let all = lens[span.lens].iter().map(|&len| rest.split_off(..len as usize).map(Vec::from));
+        let all = all.collect();
+        assert!(rest.is_empty());
+        all
+    }
+
+    #[test]
+    fn texts_are_put_together_from_any_on() {
+        // "one" and "tw" are words; 31 + n are n bytes of the text before; 1 is two bytes that are stored.
+        let (counts, words) = ([2, 0, 2, 1, 3], [256, 257, 1, 256, 33, 256, 33, 0]);
+        let all: [&[u8]; 5] = [b"onetw", b"", b"xyone", b"xy", b"one"];
+        let expected =
+            |wanted: Range<usize>| all[wanted].iter().map(|text| text.to_vec()).collect::<Vec<_>>();
+        // The last copies from behind the end of the one before: refused, and only if it is asked for.
+        for from in 0..5 {
+            for to in from..5 {
+                let got = put(&counts, &words, b"xyz", from..to);
+                let has_last = to == 5;
+                assert_eq!(got, (!has_last).then(|| expected(from..to)), "{from}..{to}");
+            }
+            assert_eq!(put(&counts, &words, b"xyz", from..5), None);
+        }
+    }
+
+    #[test]
+    fn what_stands_for_nothing_is_refused() {
+        // A number without a word, of the vocabulary and below it; more than is stored; the text before where there is none.
+        for word in [258, u64::MAX, 26, 31, 5, 24, 32] {
+            assert_eq!(put(&[1], &[word], b"four", 0..1), None, "{word}");
+        }
+        // Counts of more words than there are.
+        assert_eq!(put(&[2], &[256], b"", 0..1), None);
+        assert_eq!(put(&[u64::MAX], &[256], b"", 0..1), None);
+        // More than a packet's texts may be.
+        assert_eq!(put(&[400], &[256; 400], b"", 0..1), None);
+        assert!(put(&[300], &[256; 300], b"", 0..1).is_some());
+    }
+
+    #[test]
+    fn frames_are_whole_texts() {
+        let text = b"so long, and over again; ".repeat(20);
+        let mut frame = vec![0; 600];
+        let (src, dst) = (text.as_slice().into(), frame.as_mut_slice().into());
+        let len = Codec::Zstd.compress(3, src, dst, &mut Scratch::default()).unwrap().unwrap();
+        let stored = |claimed: usize, len: usize| {
+            let mut stored = Vec::new();
+            stored.put_u32(claimed as u32);
+            stored.put(&frame[..len]);
+            stored
+        };
+        let runs = |len: usize| (0..10).rev().filter(move |bit| len >> bit & 1 == 1);
+        let words = |len: usize| -> Vec<u64> {
+            [25].into_iter().chain(runs(len + 4).map(|bit| bit as u64)).collect()
+        };
+        let right = words(len);
+        let count = [right.len() as u64];
+        let whole = stored(text.len(), len);
+        assert_eq!(put(&count, &right, &whole, 0..1), Some(vec![text.clone()]));
+        for claimed in [0, text.len() - 1, text.len() + 1, 1001, u32::MAX as usize] {
+            assert_eq!(put(&count, &right, &stored(claimed, len), 0..1), None, "{claimed}");
+        }
+        // Cut short, with a word beside it, behind a word, and alone.
+        let short = words(len - 1);
+        assert_eq!(put(&[short.len() as u64], &short, &stored(text.len(), len - 1), 0..1), None);
+        let beside: Vec<u64> = right.iter().copied().chain([256]).collect();
+        assert_eq!(put(&[beside.len() as u64], &beside, &whole, 0..1), None);
+        let behind: Vec<u64> = [256].into_iter().chain(right.clone()).collect();
+        assert_eq!(put(&[behind.len() as u64], &behind, &whole, 0..1), None);
+        assert_eq!(put(&[1], &[25], &whole, 0..1), None);
+    }
+}

@@ -291,7 +291,7 @@ impl Part {
                         self.stored.extend_from_slice(&text[at..at + (1 << word)]);
                         1 << word
                     }
-                    ..FIRST => (word - SAME) as usize,
+                    SAME.. if word < FIRST => (word - SAME) as usize,
                     _ => parser.word_len(word - FIRST),
                 };
             }

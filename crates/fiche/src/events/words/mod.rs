@@ -7,13 +7,13 @@
 //!
 //! # Words
 //!
-//! The texts of a column are these numbers of 4 bytes, one behind the other:
+//! Each text is some numbers of 4 bytes, which stand for its bytes from the first on; an empty text is none:
 //!
 //! | number | bytes |
 //! |---|---|
-//! | 0 to 24 | two to so many, which lie between the symbols and the bits of the packet |
-//! | 25 | as the first of a text of which all others are up to 24: what these stand for are 4 bytes, the length of the text, and the text as a frame of zstd without its magic number |
-//! | 32 to 255 | so many less 31 that the text before in the same packet has at this place |
+//! | 0 to 24 | two to so many, the next of those stored between the symbols and the bits of the packet |
+//! | 25 | as the first of a text, of which all others are up to 24: what these stand for is not the text, but its length as 4 bytes, and the text as a frame of zstd without its magic number |
+//! | 32 to 255 | so many less 31, those that the text before it in the same packet has at this place, so far from its first byte |
 //! | from 256 on | the word of the vocabulary, the first of which has 256 |
 //!
 //! # Vocabulary
@@ -131,5 +131,121 @@ impl Vocabulary {
             ends.push(end as u32);
         }
         Ok(Vocabulary { bytes: take.bytes(end)?.to_vec(), ends })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Puts a text together, number by number; what is stored of it is taken from the text itself.
+    fn expanded(words: &[u32], vocabulary: &Vocabulary, before: &[u8], text: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for &word in words {
+            let at = out.len();
+            match vocabulary.get(word.into()).unwrap() {
+                Word::Bytes(bytes) => out.extend_from_slice(bytes),
+                Word::Stored(len) => out.extend_from_slice(&text[at..at + len]),
+                Word::Same(len) => out.extend_from_slice(&before[at..at + len]),
+                Word::Frame => panic!("no frame is made here"),
+            }
+        }
+        out
+    }
+
+    fn any_text() -> impl Strategy<Value = Vec<u8>> {
+        let some = proptest::collection::vec(0usize..6, 0..12).prop_map(|all| {
+            let words: [&[u8]; 6] = [b"GET ", b"/index", b"a", b"\xff\0", b"404 ", b"user-17"];
+            all.into_iter().flat_map(|i| words[i]).copied().collect()
+        });
+        prop_oneof![
+            4 => some,
+            1 => proptest::collection::vec(any::<u8>(), 0..80),
+            1 => Just(b"abcab".repeat(40)),
+            1 => Just(vec![9; PIECES]),
+        ]
+    }
+
+    /// More than is parsed at once.
+    const PIECES: usize = (1 << 16) + 100;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn words_of_a_text_are_the_text(texts in proptest::collection::vec(any_text(), 1..60)) {
+            let known: Vec<&[u8]> = texts.iter().step_by(2).map(|text| &text[..]).collect();
+            let parser = learn(&known, 0.5);
+            let mut counts = vec![0; FIRST as usize + parser.vocabulary().len()];
+            let mut ways = Ways::default();
+            let mut told = Vec::new();
+            let mut before: &[u8] = &[];
+            let (refined, number_of) = {
+                for text in &texts {
+                    told.clear();
+                    parser.parse(text, before, &mut ways, &mut told);
+                    prop_assert!(&expanded(&told, parser.vocabulary(), before, text) == text);
+                    prop_assert!(told.len() <= 2 * text.len());
+                    told.iter().for_each(|&word| counts[word as usize] += 1);
+                    before = text;
+                }
+                parser.refined(&counts)
+            };
+            // The same words by their new numbers, and each of them is one that came.
+            before = &[];
+            for text in &texts {
+                told.clear();
+                parser.parse(text, before, &mut ways, &mut told);
+                told.iter_mut().for_each(|word| *word = number_of[*word as usize]);
+                prop_assert!(&expanded(&told, refined.vocabulary(), before, text) == text);
+                before = text;
+            }
+            let come = counts[FIRST as usize..].iter().filter(|&&count| count > 0).count();
+            prop_assert_eq!(refined.vocabulary().len(), come);
+            let mut bytes = Vec::new();
+            refined.vocabulary().put(&mut bytes);
+            let mut take = Take::new(&bytes, "test", 0);
+            prop_assert_eq!(&Vocabulary::take(&mut take).unwrap(), &**refined.vocabulary());
+            take.end().unwrap();
+        }
+
+        #[test]
+        fn any_bytes_are_a_vocabulary_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let mut take = Take::new(&bytes, "test", 0);
+            if let Ok(vocabulary) = Vocabulary::take(&mut take) {
+                for number in (0..300).chain([u64::MAX, 1 << 32]) {
+                    if let Some(Word::Bytes(word)) = vocabulary.get(number) {
+                        prop_assert!(!word.is_empty());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_comes_often_is_one_word() {
+        let texts: Vec<String> =
+            (0..2000).map(|i| format!("connection from host-{} closed", i % 7)).collect();
+        let texts: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
+        let parser = learn(&texts, 1.0);
+        let mut told = Vec::new();
+        parser.parse(texts[5], &[], &mut Ways::default(), &mut told);
+        assert_eq!(told.len(), 1);
+        // As it is known what each is the text before has nothing to tell.
+        let mut again = Vec::new();
+        parser.parse(texts[5], texts[4], &mut Ways::default(), &mut again);
+        assert_eq!(again, told);
+    }
+
+    #[test]
+    fn texts_that_are_stored_are_few_numbers() {
+        let parser = Parser::stored();
+        for len in [0usize, 1, 2, 1000, 1 << 24, (1 << 25) + (1 << 24) + 3] {
+            let mut told = Vec::new();
+            parser.parse(&vec![1; len], &[], &mut Ways::default(), &mut told);
+            assert_eq!(told.iter().map(|&word| stored(word.into())).sum::<usize>(), len);
+            assert!(told.len() as u32 <= len.count_ones() + 1 + (len >> 24) as u32);
+        }
     }
 }

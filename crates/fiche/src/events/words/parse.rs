@@ -72,7 +72,7 @@ impl Trie {
         // A call is more than to look at a few.
         let found = match bytes.len() {
             0 => None,
-            ..=8 => bytes.iter().position(|&other| other == byte),
+            1..=8 => bytes.iter().position(|&other| other == byte),
             _ => memchr::memchr(byte, bytes),
         };
         self.nodes.get(first + found?)
@@ -117,7 +117,7 @@ impl Parser {
         Parser { is_stored: true, ..Parser::new(Vocabulary::default(), &[0; FIRST as usize]) }
     }
 
-    /// One with the words that come only, in the order of how often: `counts` of all numbers; and what these number_of.
+    /// One with the words that come only, in the order of how often: `counts` of all numbers; and their new numbers.
     pub fn refined(&self, counts: &[u32]) -> (Parser, Vec<u32>) {
         let (numbers, words) = counts.split_at(FIRST as usize);
         let mut left: Vec<usize> = (0..words.len()).filter(|&i| words[i] > 0).collect();
@@ -141,11 +141,12 @@ impl Parser {
 
     /// Appends the words of a text behind another of its packet; returns their price.
     pub fn parse(&self, text: &[u8], before: &[u8], ways: &mut Ways, out: &mut Vec<u32>) -> u64 {
-        if text.len() > DEEPEST && text != before {
-            if let Some(&word) = self.whole.get(text) {
-                out.push(FIRST + word);
-                return self.price(word as usize).into();
-            }
+        if text.len() > DEEPEST
+            && text != before
+            && let Some(&word) = self.whole.get(text)
+        {
+            out.push(FIRST + word);
+            return self.price(word as usize).into();
         }
         let (start, mut price) = (out.len(), 0);
         if !self.is_stored {
