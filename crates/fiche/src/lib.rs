@@ -44,6 +44,7 @@ mod elias_fano;
 mod envelope;
 mod error;
 pub mod events;
+mod in_place;
 mod io;
 mod model;
 mod new_file;
@@ -60,6 +61,7 @@ pub mod testing;
 mod wire;
 
 pub use error::{Error, Place, Result};
+pub use in_place::Appending;
 pub use io::{Cursor, Distant, FileSource, InFolder, ReadAt, Resolve, Span};
 pub use new_file::NewFile;
 pub use pages::{Dst, Src};

@@ -9,7 +9,7 @@ const FLOORS: [&[&str]; 10] = [
     &["elias_fano", "pages", "parallel", "random", "cache", "io", "new_file", "processor"],
     &["codec", "model"],
     &["envelope"],
-    &["blocks", "phrases", "records", "rlz"],
+    &["blocks", "in_place", "phrases", "records", "rlz"],
     &["archive", "events", "streams"],
     &["advise"],
     &["testing"],

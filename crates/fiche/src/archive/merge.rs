@@ -51,7 +51,7 @@ pub fn merge<W: Write>(
     for reader in readers {
         copy(reader, &mut sink, progress)?;
     }
-    sink.end_file(|_| Ok(()))
+    sink.end_file()
 }
 
 /// No name may stand for two things in what comes out.

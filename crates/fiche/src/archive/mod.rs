@@ -57,7 +57,7 @@ mod verify;
 mod window;
 mod writer;
 
-pub use append::{Appending, append};
+pub use append::append;
 
 pub use content::Content;
 pub use folder::{Folder, Packed};

@@ -8,6 +8,7 @@ use crate::archive::reader::Reader;
 use crate::archive::shared::{DictionaryCache, Known};
 use crate::envelope::{self, Container, SectionRef};
 use crate::error::Result;
+use crate::in_place::read_end;
 use crate::io::{ReadAt, Resolve};
 use crate::rlz::Dictionary;
 
@@ -67,28 +68,8 @@ impl OpenOptions {
     /// # Errors
     /// Those of [`Reader::open`].
     pub fn open(&self, source: Arc<dyn ReadAt>) -> Result<Reader> {
-        if source.as_distant().is_some()
-            && let Ok((section, footer)) = read_footer(&source, source.len())
-        {
-            // The end says all that is needed of the beginning, which would be waited for.
-            return Ok(Reader::new(source.clone(), source.len(), section, footer, self));
-        }
-        let header = envelope::read_header(&source, Container::Archive)?;
-        let whole = read_footer(&source, source.len());
-        // A guard that is set tells of an append that was cut off (or goes on): then the
-        // archive is what it was before. With a trailer at its end the append was not
-        // cut off: what is damaged then must not be taken for what never was.
-        let (end, section, footer) = match (whole, header.guard) {
-            (Ok((section, footer)), _) => (source.len(), section, footer),
-            (Err(_), Some(guard))
-                if guard < source.len() && !envelope::ends_with_trailer(&source)? =>
-            {
-                let (section, footer) = read_footer(&source, guard)?;
-                (guard, section, footer)
-            }
-            (Err(error), _) => return Err(error),
-        };
-        header.valid?;
+        let (end, (section, footer)) =
+            read_end(&source, Container::Archive, |end| read_footer(&source, end))?;
         Ok(Reader::new(source, end, section, footer, self))
     }
 }

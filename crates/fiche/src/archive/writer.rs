@@ -365,13 +365,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// [`Error::Invalid`] when a record is still open; [`Error::Io`].
-    pub fn finish(self) -> Result<W> {
-        self.finish_with(|_| Ok(()))
-    }
-
-    /// As [`finish`](Writer::finish); `sync` is called before the trailer is
-    /// written, which makes everything before it count.
-    pub(super) fn finish_with(mut self, sync: impl FnOnce(&mut W) -> Result<()>) -> Result<W> {
+    pub fn finish(mut self) -> Result<W> {
         self.check()?;
         if self.open.is_some() {
             return Err(Error::invalid("the last record has not ended"));
@@ -381,7 +375,7 @@ impl<W: Write> Writer<W> {
         while let Some(done) = self.pipeline.pop() {
             self.sink.take(done)?;
         }
-        self.sink.finish(self.names, sync)
+        self.sink.finish(self.names)
     }
 
     pub(super) fn check(&self) -> Result<()> {
@@ -676,9 +670,9 @@ impl<W: Write> Sink<W> {
     }
 
     /// Writes the tree above the pages gathered, and then footer and trailer.
-    fn finish(mut self, names: NameWatch, sync: impl FnOnce(&mut W) -> Result<()>) -> Result<W> {
+    fn finish(mut self, names: NameWatch) -> Result<W> {
         self.end_tree(|pos, out, scratch| names.finish(pos, out, scratch))?;
-        self.end_file(sync)
+        self.end_file()
     }
 
     /// Writes the tree above the pages gathered so far; `names` says how its
@@ -700,12 +694,11 @@ impl<W: Write> Sink<W> {
         Ok(())
     }
 
-    /// Writes footer and trailer, and calls `sync` in between.
-    pub fn end_file(mut self, sync: impl FnOnce(&mut W) -> Result<()>) -> Result<W> {
+    /// Writes footer and trailer.
+    pub fn end_file(mut self) -> Result<W> {
         let mut out = Vec::new();
         let footer = self.footer.put(&mut out, self.pos);
         self.write(&out)?;
-        sync(&mut self.out)?;
         self.write(&trailer(footer))?;
         self.out.flush()?;
         Ok(self.out)

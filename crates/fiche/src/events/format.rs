@@ -35,6 +35,8 @@
 //! | size | field | meaning |
 //! |---|---|---|
 //! | | schema | of all events |
+//! | 1 | access | what reads were to be fast: 0: of single events; 1: of some; 2: of all. Writers that append go on so |
+//! | varint | packet | events of a packet, if somebody said how many; else 0 |
 //! | varint | segments | how many |
 //! | for each | segment | varint: events, 1 or more; varint, varint: position and length of its model's section, of kind 2; varint: pages; for each varint: blocks, varint: packets, varint, varint: position and length of its section |
 //!
@@ -73,6 +75,8 @@ pub(super) struct PageRef {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Footer {
     pub schema: Schema,
+    pub access: u8,
+    pub packet: u64,
     pub segments: Vec<SegmentRef>,
 }
 
@@ -80,6 +84,8 @@ impl Footer {
     pub fn payload(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.schema.put(&mut out);
+        out.put_u8(self.access);
+        out.put_varint(self.packet);
         out.put_varint(self.segments.len() as u64);
         for segment in &self.segments {
             out.put_varint(segment.events);
@@ -100,6 +106,7 @@ impl Footer {
             return Err(take.corrupt());
         }
         let schema = Schema::take(&mut take)?;
+        let (access, packet) = (take.u8()?, take.varint()?);
         // Each takes four bytes at least, as a page does.
         let count = take.count((take.remaining() / 4) as u64)?;
         let mut segments = Vec::with_capacity(count);
@@ -129,7 +136,7 @@ impl Footer {
             segments.push(SegmentRef { events, model, pages });
         }
         take.end()?;
-        Ok(Footer { schema, segments })
+        Ok(Footer { schema, access, packet, segments })
     }
 }
 

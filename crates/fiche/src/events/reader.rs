@@ -9,10 +9,13 @@ use std::sync::{Arc, OnceLock};
 use super::batch::{Batch, Value};
 use super::decode::{Bits, Decoder, Room, Sinks, Told};
 use super::format::{Block, BlockRef, Footer, Page, SegmentRef, is_whole};
-use super::model::Model;
+use super::model::{MOST_EVENTS, Model};
 use super::schema::{Layout, Schema};
-use crate::envelope::{Container, Kind, Section, SectionRef, read_header, read_trailer};
+use super::segment::Known;
+use super::writer::Access;
+use crate::envelope::{Container, Kind, Section, SectionRef, read_trailer};
 use crate::error::{Error, Place, Result};
+use crate::in_place::read_end;
 use crate::io::ReadAt;
 
 /// Which columns are read.
@@ -38,6 +41,9 @@ pub struct Reader(Arc<Inner>);
 struct Inner {
     /// Tells readers apart.
     number: u64,
+    /// Bytes of the file: more may have been appended since, or be left of what was not.
+    end: u64,
+    how: (Access, Option<usize>),
     source: Arc<dyn ReadAt>,
     schema: Schema,
     layout: Arc<Layout>,
@@ -156,6 +162,14 @@ fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> Result<T>) -> Result<T> {
     result
 }
 
+/// A file that a writer goes on behind.
+pub(super) struct Before {
+    pub end: u64,
+    pub access: Access,
+    pub packet: Option<usize>,
+    pub segments: Vec<SegmentRef>,
+}
+
 /// A packet, found.
 struct Found<'a> {
     loaded: &'a Arc<Loaded>,
@@ -174,10 +188,14 @@ impl Reader {
     /// # Errors
     /// [`Error::Corrupt`] for what is none, [`Error::Unsupported`] for a newer one; those of reading.
     pub fn open(source: Arc<dyn ReadAt>) -> Result<Reader> {
-        read_header(&source, Container::Events)?.valid?;
-        let at = read_trailer(&source, source.len())?;
-        let footer = Footer::parse(&Section::load(&source, at, Kind::Footer)?)?;
+        let (end, footer) = read_end(&source, Container::Events, |end| {
+            let at = read_trailer(&source, end)?;
+            Footer::parse(&Section::load(&source, at, Kind::Footer)?)
+        })?;
         let layout = Arc::new(footer.schema.layout()?);
+        let packet = usize::try_from(footer.packet).ok();
+        let packet = packet.filter(|events| (1..=MOST_EVENTS).contains(events));
+        let how = (Access::of(footer.access), packet);
         let mut firsts = vec![0];
         let mut models: BTreeMap<u64, usize> = BTreeMap::new();
         let segments = footer.segments.into_iter().map(|about| {
@@ -201,6 +219,8 @@ impl Reader {
         let number = NUMBERS.fetch_add(1, Relaxed);
         Ok(Reader(Arc::new(Inner {
             number,
+            end,
+            how,
             source,
             schema,
             layout,
@@ -209,6 +229,31 @@ impl Reader {
             models,
             all,
         })))
+    }
+
+    /// What a writer goes on behind.
+    pub(super) fn before(&self) -> Before {
+        let Inner { end, how, segments, .. } = &*self.0;
+        let segments = segments.iter().map(|segment| segment.about.clone()).collect();
+        Before { end: *end, access: how.0, packet: how.1, segments }
+    }
+
+    /// The last model, if there is one, and where it is.
+    pub(super) fn known(&self) -> Result<Option<(Known, SectionRef)>> {
+        /// Bytes that tell how good it is, and events.
+        const SOME: usize = 1 << 20;
+        const MOST: u64 = 1 << 16;
+        let Some(segment) = self.0.segments.last() else { return Ok(None) };
+        let (at, len) = (segment.about.model, self.len());
+        let (model, layout) = (self.read_model(at)?, &self.0.layout);
+        let most = MOST.min(segment.about.events);
+        let mut events = most.min(model.events as u64);
+        let mut some = self.read(len - events..len, None)?;
+        while some.size() < SOME && events < most {
+            events = most.min(2 * events);
+            some = self.read(len - events..len, None)?;
+        }
+        Ok(Some((Known::again(layout, model, &some)?, at)))
     }
 
     /// What events are made of.
@@ -494,13 +539,17 @@ impl Reader {
         }
     }
 
-    #[cold]
-    fn load<'a>(&self, at: SectionRef, cell: &'a OnceLock<Arc<Loaded>>) -> Result<&'a Arc<Loaded>> {
-        let layout = &self.0.layout;
+    fn read_model(&self, at: SectionRef) -> Result<Model> {
         let section = Section::load(&self.0.source, at, Kind::Model)?;
         let mut take = section.take("model of events");
-        let model = Model::take(&mut take, layout)?;
+        let model = Model::take(&mut take, &self.0.layout)?;
         take.end()?;
+        Ok(model)
+    }
+
+    #[cold]
+    fn load<'a>(&self, at: SectionRef, cell: &'a OnceLock<Arc<Loaded>>) -> Result<&'a Arc<Loaded>> {
+        let (layout, model) = (&self.0.layout, self.read_model(at)?);
         let all = Sinks::new(layout.columns().len(), |_| true);
         let decoder = Decoder::new(layout, &model);
         let (layout, events) = (layout.clone(), model.events as u64);

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::batch::Batch;
 use super::decode::{Decoder, Room};
@@ -10,7 +11,7 @@ use super::model::{MOST_EVENTS, MOST_TEXTS, MOST_VALUES, Model, Plan};
 use super::packet::load;
 use super::schema::{Count, Layout};
 use super::tell::{Packets, Prices, Teller, Told};
-use super::words::{Formed, Forms};
+use super::words::{Formed, Forms, Parser};
 use crate::error::{Error, Place, Result};
 use crate::model::{Encoder, Shares};
 use crate::parallel::in_parts;
@@ -38,6 +39,20 @@ pub(super) struct Known {
     forms: Forms,
     /// Of the segment that it was made for: bytes that were told for each of texts.
     worth: f64,
+}
+
+impl Known {
+    /// What a model is known by again, and some events that were encoded with it.
+    pub fn again(layout: &Layout, model: Model, some: &Batch) -> Result<Known> {
+        let parsers = model.words.iter().map(|(column, vocabulary)| {
+            let coder = model.coders[*column].as_ref();
+            let bits = |number: u32| coder.map_or(1.0, |coder| coder.bits(number.into()));
+            (*column, Arc::new(Parser::of(vocabulary.clone(), bits)))
+        });
+        let forms = Forms::new(layout, parsers.collect());
+        let worth = forms.apply(layout, some, model.events, 1)?.worth();
+        Ok(Known { model, forms, worth })
+    }
 }
 
 /// A batch, encoded.

@@ -1,11 +1,13 @@
 //! Writes events, batch by batch.
 
 use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::batch::Batch;
 use super::format::{Footer, PAGE, Page, PageRef, SegmentRef, put_block};
 use super::model::Model;
+use super::reader::Reader;
 use super::schema::{Layout, Schema};
 use super::segment::{Aim, Known, check_events, segment};
 use super::tell::Packets;
@@ -14,6 +16,8 @@ use crate::envelope::{
     Container, HEADER_LEN, Kind, MAX_DECODED, Section, SectionRef, header, trailer,
 };
 use crate::error::{Error, Result};
+use crate::in_place::{Appending, lock};
+use crate::io::FileSource;
 use crate::parallel::default_threads;
 use crate::wire::Take;
 
@@ -30,10 +34,17 @@ pub enum Access {
     Scan,
 }
 
+impl Access {
+    /// That of a number in a file.
+    pub(super) fn of(number: u8) -> Access {
+        [Access::Event, Access::Block, Access::Scan][usize::from(number).min(2)]
+    }
+}
+
 /// How events are written.
 #[derive(Clone, Debug)]
 pub struct Options {
-    access: Access,
+    access: Option<Access>,
     packet: Option<usize>,
     threads: usize,
     segment: usize,
@@ -41,20 +52,15 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options {
-            access: Access::Event,
-            packet: None,
-            threads: default_threads(),
-            segment: 16 << 20,
-        }
+        Options { access: None, packet: None, threads: default_threads(), segment: 16 << 20 }
     }
 }
 
 impl Options {
-    /// What reads are to be fast: of single events unless this says otherwise.
+    /// What reads are to be fast: of single events unless this says otherwise, or, where events are appended, the file.
     #[must_use]
     pub fn access(self, access: Access) -> Options {
-        Options { access, ..self }
+        Options { access: Some(access), ..self }
     }
 
     /// Events of a packet, 1 to 65,536: what is decoded for one. By default as many as [`access`](Options::access) asks for.
@@ -77,7 +83,7 @@ impl Options {
     }
 
     fn aim(&self) -> Aim {
-        let (bytes, values, events, worth) = match self.access {
+        let (bytes, values, events, worth) = match self.access.unwrap_or_default() {
             Access::Event => (256, 64, 256, Some(0.08)),
             Access::Block => (4 << 10, 1 << 13, 4096, None),
             Access::Scan => (64 << 10, 1 << 18, 1 << 16, None),
@@ -86,7 +92,7 @@ impl Options {
     }
 
     fn block(&self) -> usize {
-        match self.access {
+        match self.access.unwrap_or_default() {
             Access::Event => 4 << 10,
             Access::Block => 64 << 10,
             Access::Scan => 1 << 20,
@@ -137,6 +143,70 @@ pub struct Writer<W: Write> {
     events: u64,
     scratch: Scratch,
     failed: bool,
+}
+
+impl Writer<Appending> {
+    /// Goes on behind the events of the file at `path`, which is valid at every moment: what is added counts, and is durable, when both the
+    /// writer and what it gives back are finished. Dropped before that, or where something fails, the file is what it was; a crash leaves it so,
+    /// too. Readers that were opened before see what was there then.
+    ///
+    /// What the options do not ask for is as the file has it, and so is the model, as long as it is good for these events. A footer is
+    /// written anew each time, some bytes for each segment: rather append much than often.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use fiche::FileSource;
+    /// use fiche::events::{Batch, Field, Number, Options, Reader, Schema, Writer};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("log.fiche");
+    ///
+    /// let schema = Schema::new(vec![Field::new("run", Number::U32)])?;
+    /// let mut batch = Batch::new(&schema)?;
+    /// batch.put(0, &[7u32, 8])?;
+    /// let file = std::fs::File::create(&path)?;
+    /// let mut writer = Writer::new(file, schema, Options::default())?;
+    /// writer.extend(&batch)?;
+    /// writer.finish()?;
+    ///
+    /// let mut writer = Writer::append(&path, Options::default())?;
+    /// writer.extend(&batch)?;
+    /// writer.finish()?.finish()?;
+    /// assert_eq!(Reader::open(Arc::new(FileSource::open(&path)?))?.len(), 4);
+    /// # Ok::<(), fiche::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Reader::open`]; [`Error::Busy`] when another process is appending to it; [`Error::Invalid`] for options that make
+    /// no sense; [`Error::Io`].
+    pub fn append(path: impl AsRef<Path>, options: Options) -> Result<Writer<Appending>> {
+        options.check()?;
+        let file = lock(path.as_ref())?;
+        let reader = Reader::open(Arc::new(FileSource::new(file.try_clone()?)?))?;
+        let before = reader.before();
+        let known = match options.access.is_none() && options.packet.is_none() {
+            // Where it is damaged, another is learned.
+            true => reader.known().ok().flatten(),
+            false => None,
+        };
+        let access = options.access.unwrap_or(before.access);
+        let packet = options.packet.or(before.packet.filter(|_| options.access.is_none()));
+        let options = Options { access: Some(access), packet, ..options };
+        let (schema, layout) = (reader.schema().clone(), reader.layout().clone());
+        let pos = before.end;
+        Ok(Writer {
+            out: Appending::new(file, pos)?,
+            pos,
+            pending: Batch::of(layout.clone()),
+            schema,
+            layout,
+            options,
+            known,
+            segments: before.segments,
+            events: reader.len(),
+            scratch: Scratch::default(),
+            failed: false,
+        })
+    }
 }
 
 impl<W: Write> Writer<W> {
@@ -319,7 +389,9 @@ impl<W: Write> Writer<W> {
         }
         self.flush()?;
         let segments = std::mem::take(&mut self.segments);
-        let footer = Footer { schema: self.schema.clone(), segments };
+        let access = self.options.access.unwrap_or_default() as u8;
+        let packet = self.options.packet.unwrap_or(0) as u64;
+        let footer = Footer { schema: self.schema.clone(), access, packet, segments };
         let mut section = Vec::new();
         let payload = footer.payload();
         Section::put(&mut section, self.pos, Kind::Footer, (self.events, 0), &payload, None);

@@ -129,6 +129,30 @@ impl Coder {
         place.map_or(OTHER, |place| place as u8)
     }
 
+    /// Bits that a value takes, about: if it is none that is copied, and whatever was before it.
+    pub fn bits(&self, value: u64) -> f64 {
+        /// Of what has no symbol, or of differences.
+        const UNKNOWN: f64 = 12.0;
+        let found = self.maps.iter().enumerate().find_map(|(place, map)| {
+            let integer = map.to(self.number, value)?;
+            let has = |bin: &Bin| usize::from(bin.map) == place && bin.has(integer);
+            let bins = self
+                .bins
+                .partition_point(|bin| (usize::from(bin.map), bin.lower) <= (place, integer));
+            let bin = self.bins.get(bins.checked_sub(1)?).filter(|bin| has(bin))?;
+            Some((self.copies.len() + bins - 1, u32::from(bin.bits)))
+        });
+        let (symbol, beside) = found.unwrap_or((self.symbols() - 1, self.number.bits()));
+        if self.base != Base::None || found.is_none() && !self.has_escape {
+            return UNKNOWN + f64::from(beside);
+        }
+        let tables: Vec<&Shares> = self.shares.iter().flatten().collect();
+        let part =
+            |shares: &&Shares| f64::from(shares.get(symbol).1) / (1u64 << shares.bits()) as f64;
+        let part = tables.iter().map(part).sum::<f64>() / tables.len().max(1) as f64;
+        part.max(0.001).recip().log2() + f64::from(beside)
+    }
+
     pub fn put(&self, out: &mut Vec<u8>) {
         out.put_u8(self.base as u8);
         if self.base != Base::None {

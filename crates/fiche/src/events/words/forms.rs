@@ -150,7 +150,8 @@ impl<'a> Texts<'a> {
 }
 
 impl Forms {
-    fn new(layout: &Layout, parsers: Vec<(usize, Arc<Parser>)>) -> Forms {
+    /// Cuts texts of these columns.
+    pub fn new(layout: &Layout, parsers: Vec<(usize, Arc<Parser>)>) -> Forms {
         Forms { layout: Arc::new(layout.with_words(|column| has(&parsers, column))), parsers }
     }
 

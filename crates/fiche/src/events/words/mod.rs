@@ -33,7 +33,8 @@ use crate::wire::{Put, Take};
 
 pub(super) use forms::{Formed, Forms};
 use learn::{TOGETHER, learn};
-use parse::{Parser, Ways};
+pub(super) use parse::Parser;
+use parse::Ways;
 
 /// The number of the first word of a vocabulary.
 pub(super) const FIRST: u32 = 256;

@@ -87,7 +87,7 @@ pub(in crate::events) struct Parser {
     prices: Vec<u32>,
     /// Words that are whole texts.
     whole: HashMap<Vec<u8>, u32>,
-    /// All texts as they are.
+    /// There are none: all texts are stored as they are.
     is_stored: bool,
 }
 
@@ -99,22 +99,26 @@ impl Parser {
     /// `counts`: how often each number was told.
     pub fn new(vocabulary: Vocabulary, counts: &[u32]) -> Parser {
         let total: f64 = counts.iter().map(|&count| f64::from(count)).sum::<f64>() + 1.0;
-        let price = |count: u32| {
-            // What was not told yet might be.
-            let share = total / f64::from(count).max(0.3);
-            (share.log2() * f64::from(BIT)) as u32 + TIME
-        };
-        let prices = counts.iter().map(|&count| price(count)).collect();
+        // What was not told yet might be.
+        let bits = |number| (total / f64::from(counts[number as usize]).max(0.3)).log2();
+        Parser::of(Arc::new(vocabulary), bits)
+    }
+
+    /// By the bits that numbers take.
+    pub fn of(vocabulary: Arc<Vocabulary>, bits: impl Fn(u32) -> f64) -> Parser {
+        let numbers = 0..FIRST + vocabulary.len() as u32;
+        let prices = numbers.map(|number| (bits(number) * f64::from(BIT)) as u32 + TIME).collect();
         let trie = Trie::new(&vocabulary);
         let long =
             (0..vocabulary.len()).filter_map(|i| Some((vocabulary.word(i)?.to_vec(), i as u32)));
         let whole = long.filter(|(word, _)| word.len() > DEEPEST).collect();
-        Parser { vocabulary: Arc::new(vocabulary), trie, prices, whole, is_stored: false }
+        let is_stored = vocabulary.len() == 0;
+        Parser { vocabulary, trie, prices, whole, is_stored }
     }
 
     /// Cuts no text: each is stored as it is, in no more pieces than its length has bits.
     pub fn stored() -> Parser {
-        Parser { is_stored: true, ..Parser::new(Vocabulary::default(), &[0; FIRST as usize]) }
+        Parser::of(Arc::default(), |_| 1.0)
     }
 
     /// One with the words that come only, in the order of how often: `counts` of all numbers; and their new numbers.
@@ -127,7 +131,7 @@ impl Parser {
         let vocabulary = Vocabulary::new(left.iter().filter_map(|&i| self.vocabulary.word(i)));
         let counts: Vec<u32> =
             numbers.iter().copied().chain(left.iter().map(|&i| words[i])).collect();
-        (Parser { is_stored: self.is_stored, ..Parser::new(vocabulary, &counts) }, number_of)
+        (Parser::new(vocabulary, &counts), number_of)
     }
 
     pub fn vocabulary(&self) -> &Arc<Vocabulary> {

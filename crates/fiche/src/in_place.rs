@@ -1,0 +1,147 @@
+//! Files that are added to in place, and are valid at every moment.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::envelope::{Container, GUARD_POS, TRAILER_LEN, ends_with_trailer, guard, read_header};
+use crate::error::{Error, Result};
+use crate::io::{FileSource, ReadAt};
+
+const BUFFER: usize = 1 << 20;
+
+/// The end of a file that is being added to. Its length is noted in its header and made durable before anything is written behind it, and a
+/// reader that finds no whole end reads up to there. Dropped before it is finished, the file is cut back to what it was; a crash leaves
+/// the old file, and whoever appends next removes what is behind it.
+#[derive(Debug)]
+pub struct Appending {
+    file: File,
+    /// Bytes of the file before, and those that are written.
+    before: u64,
+    written: u64,
+    /// What is yet to be written; the last of it, a trailer, when all before it is on the device.
+    buffer: Vec<u8>,
+    is_whole: bool,
+}
+
+/// Opens a file to add to it, which nobody else then does.
+///
+/// # Errors
+/// [`Error::Busy`] when another process is appending to it; [`Error::Io`] with the path.
+pub(crate) fn lock(path: &Path) -> Result<File> {
+    let at = |error: std::io::Error| Error::io_at(path, error);
+    let file = OpenOptions::new().read(true).write(true).open(path).map_err(at)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            Err(Error::Busy { owner: "another process that is appending to it".into() })
+        }
+        Err(TryLockError::Error(error)) => Err(at(error)),
+    }
+}
+
+/// Reads what a file that may have been appended to says at its end: `read` gets its length, which is what it was before an append that
+/// was cut off (or goes on). Returns that, too.
+pub(crate) fn read_end<T>(
+    source: &dyn ReadAt,
+    container: Container,
+    read: impl Fn(u64) -> Result<T>,
+) -> Result<(u64, T)> {
+    let len = source.len();
+    if source.as_distant().is_some()
+        && let Ok(whole) = read(len)
+    {
+        // The end says all that is needed of the beginning, which would be waited for.
+        return Ok((len, whole));
+    }
+    let header = read_header(source, container)?;
+    let found = match (read(len), header.guard) {
+        (Ok(whole), _) => (len, whole),
+        // With a trailer at its end the append was not cut off: what is damaged then must not be taken for what never was.
+        (Err(_), Some(guard)) if guard < len && !ends_with_trailer(source)? => {
+            (guard, read(guard)?)
+        }
+        (Err(error), _) => return Err(error),
+    };
+    header.valid?;
+    Ok(found)
+}
+
+impl Appending {
+    /// Begins behind byte `before` of a file that was locked; what is there is cut off.
+    pub(crate) fn new(file: File, before: u64) -> Result<Appending> {
+        file.set_len(before)?;
+        file.write_all_at(&guard(before), GUARD_POS)?;
+        file.sync_all()?;
+        Ok(Appending { file, before, written: before, buffer: Vec::new(), is_whole: false })
+    }
+
+    /// Writes what is pending but for the last so many bytes.
+    fn write_but(&mut self, last: usize) -> std::io::Result<()> {
+        let now = self.buffer.len().saturating_sub(last);
+        self.file.write_all_at(&self.buffer[..now], self.written)?;
+        self.written += now as u64;
+        self.buffer.drain(..now);
+        Ok(())
+    }
+
+    /// Makes what was added count, and durable.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; then the file is what it was.
+    pub fn finish(mut self) -> Result<()> {
+        // The trailer is what makes the new file: all it leads to must be on
+        // the device before it, or a crash could keep the one without the other.
+        self.write_but(TRAILER_LEN as usize)?;
+        self.file.sync_all()?;
+        self.write_but(0)?;
+        self.file.sync_all()?;
+        self.is_whole = true;
+        self.clear()
+    }
+
+    /// Cuts the file back to what it was.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; then the next to append does it.
+    pub fn undo(mut self) -> Result<()> {
+        self.is_whole = true;
+        self.cut()
+    }
+
+    fn cut(&self) -> Result<()> {
+        // Nothing behind the old end means anything: the guard says so until it is gone.
+        self.file.set_len(self.before)?;
+        self.file.sync_all()?;
+        self.clear()
+    }
+
+    fn clear(&self) -> Result<()> {
+        self.file.write_all_at(&guard(0), GUARD_POS)?;
+        Ok(self.file.sync_all()?)
+    }
+}
+
+impl Write for Appending {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() > BUFFER {
+            self.write_but(TRAILER_LEN as usize)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Appending {
+    fn drop(&mut self) {
+        if !self.is_whole {
+            // Where that fails the guard stays, and the file is what it was all the same.
+            let _ = self.cut();
+        }
+    }
+}
