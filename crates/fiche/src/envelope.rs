@@ -62,6 +62,7 @@
 //! | 10 | spare |
 //! | 11 | unit page |
 //! | 12 | packet page |
+//! | 13 | key page |
 //!
 //! # Trailer
 //!
@@ -136,6 +137,7 @@ pub(crate) enum Kind {
     Spare = 10,
     UnitPage = 11,
     PacketPage = 12,
+    KeyPage = 13,
 }
 
 impl Kind {
@@ -153,6 +155,7 @@ impl Kind {
             Kind::Footer => "footer",
             Kind::UnitPage => "unit page",
             Kind::PacketPage => "packet page",
+            Kind::KeyPage => "key page",
         }
     }
 }

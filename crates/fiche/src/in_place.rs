@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::envelope::{Container, GUARD_POS, TRAILER_LEN, ends_with_trailer, guard, read_header};
 use crate::error::{Error, Result};
-use crate::io::{FileSource, ReadAt};
+use crate::io::ReadAt;
 
 const BUFFER: usize = 1 << 20;
 

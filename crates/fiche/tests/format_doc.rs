@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// The files that define bytes, in the order of the document.
-const SOURCES: [&str; 29] = [
+const SOURCES: [&str; 30] = [
     "wire.rs",
     "envelope.rs",
     "archive/format.rs",
@@ -33,6 +33,7 @@ const SOURCES: [&str; 29] = [
     "events/words/mod.rs",
     "events/column/mod.rs",
     "events/packet.rs",
+    "events/keys.rs",
 ];
 
 const HEAD: &str = "\

@@ -37,11 +37,14 @@
 //! | | schema | of all events |
 //! | 1 | access | what reads were to be fast: 0: of single events; 1: of some; 2: of all. Writers that append go on so |
 //! | varint | packet | events of a packet, if somebody said how many; else 0 |
+//! | varint | key | fields that events are found by |
+//! | for each | field | varint: its number; they are in order, and neither is one but a number, a text or bytes |
 //! | varint | segments | how many |
-//! | for each | segment | varint: events, 1 or more; varint, varint: position and length of its model's section, of kind 2; varint: pages; for each varint: blocks, varint: packets, varint, varint: position and length of its section |
+//! | for each | segment | varint: events, 1 or more; varint, varint: position and length of its model's section, of kind 2; if there are fields of a key varint, varint: position and length of its key page; varint: pages; for each varint: blocks, varint: packets, varint, varint: position and length of its section |
 //!
 //! The section is not compressed. A model's section has as its offset the events before the first segment that has it.
 
+use super::keys;
 use super::schema::Schema;
 use crate::elias_fano::{EliasFano, Stored};
 use crate::envelope::{Kind, Section, SectionRef};
@@ -60,6 +63,8 @@ const MOST_BYTES: u64 = 1 << 29;
 pub(super) struct SegmentRef {
     pub events: u64,
     pub model: SectionRef,
+    /// Where events have a key.
+    pub keys: Option<SectionRef>,
     pub pages: Vec<PageRef>,
 }
 
@@ -77,6 +82,8 @@ pub(super) struct Footer {
     pub schema: Schema,
     pub access: u8,
     pub packet: u64,
+    /// Fields.
+    pub key: Vec<usize>,
     pub segments: Vec<SegmentRef>,
 }
 
@@ -86,10 +93,13 @@ impl Footer {
         self.schema.put(&mut out);
         out.put_u8(self.access);
         out.put_varint(self.packet);
+        out.put_varint(self.key.len() as u64);
+        self.key.iter().for_each(|&field| out.put_varint(field as u64));
         out.put_varint(self.segments.len() as u64);
         for segment in &self.segments {
             out.put_varint(segment.events);
             segment.model.put(&mut out);
+            segment.keys.iter().for_each(|keys| keys.put(&mut out));
             out.put_varint(segment.pages.len() as u64);
             for page in &segment.pages {
                 out.put_varint(page.blocks);
@@ -107,6 +117,18 @@ impl Footer {
         }
         let schema = Schema::take(&mut take)?;
         let (access, packet) = (take.u8()?, take.varint()?);
+        let layout = schema.layout()?;
+        let key = take.count(schema.fields.len() as u64)?;
+        let mut fields: Vec<usize> = Vec::with_capacity(key);
+        for _ in 0..key {
+            let field = take.count(schema.fields.len() as u64)?;
+            let is_behind = fields.last().is_none_or(|&last| last < field);
+            if !is_behind || keys::part(&schema, &layout, field).is_none() {
+                return Err(take.corrupt());
+            }
+            fields.push(field);
+        }
+        let key = fields;
         // Each takes four bytes at least, as a page does.
         let count = take.count((take.remaining() / 4) as u64)?;
         let mut segments = Vec::with_capacity(count);
@@ -118,6 +140,8 @@ impl Footer {
                 .filter(|&all| all < 1 << 62)
                 .ok_or_else(|| take.corrupt())?;
             let model = SectionRef::take(&mut take)?;
+            let has_keys = !key.is_empty();
+            let keys = has_keys.then(|| SectionRef::take(&mut take)).transpose()?;
             let pages = take.count((take.remaining() / 4) as u64)?;
             let pages: Result<Vec<PageRef>> = (0..pages)
                 .map(|_| {
@@ -133,10 +157,10 @@ impl Footer {
             if events == 0 || packets.is_none_or(|packets| packets > events) {
                 return Err(take.corrupt());
             }
-            segments.push(SegmentRef { events, model, pages });
+            segments.push(SegmentRef { events, model, keys, pages });
         }
         take.end()?;
-        Ok(Footer { schema, access, packet, segments })
+        Ok(Footer { schema, access, packet, key, segments })
     }
 }
 

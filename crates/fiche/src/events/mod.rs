@@ -31,6 +31,7 @@ mod batch;
 mod column;
 mod decode;
 mod format;
+mod keys;
 mod learn;
 mod model;
 mod packet;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::batch::Batch;
 use super::format::{Footer, PAGE, Page, PageRef, SegmentRef, put_block};
+use super::keys::{self, Keys, Part};
 use super::model::Model;
 use super::reader::Reader;
 use super::schema::{Layout, Schema};
@@ -48,11 +49,13 @@ pub struct Options {
     packet: Option<usize>,
     threads: usize,
     segment: usize,
+    key: Vec<String>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { access: None, packet: None, threads: default_threads(), segment: 16 << 20 }
+        let threads = default_threads();
+        Options { access: None, packet: None, threads, segment: 16 << 20, key: Vec::new() }
     }
 }
 
@@ -80,6 +83,13 @@ impl Options {
     #[must_use]
     pub fn segment(self, bytes: usize) -> Options {
         Options { segment: bytes, ..self }
+    }
+
+    /// Fields by which events are found ([`Reader::find`]): numbers or texts, as they are in any one event. It takes some three bytes for each
+    /// event. A file that is appended to keeps those that it has.
+    #[must_use]
+    pub fn key<T: Into<String>>(self, fields: impl IntoIterator<Item = T>) -> Options {
+        Options { key: fields.into_iter().map(Into::into).collect(), ..self }
     }
 
     fn aim(&self) -> Aim {
@@ -137,6 +147,9 @@ pub struct Writer<W: Write> {
     schema: Schema,
     layout: Arc<Layout>,
     options: Options,
+    /// Fields of the key, and their columns.
+    key: Vec<usize>,
+    parts: Vec<Part>,
     pending: Batch,
     known: Option<(Known, SectionRef)>,
     segments: Vec<SegmentRef>,
@@ -192,6 +205,8 @@ impl Writer<Appending> {
         let packet = options.packet.or(before.packet.filter(|_| options.access.is_none()));
         let options = Options { access: Some(access), packet, ..options };
         let (schema, layout) = (reader.schema().clone(), reader.layout().clone());
+        let parts = keys::parts(&schema, &layout, &before.key);
+        let key = before.key;
         let pos = before.end;
         Ok(Writer {
             out: Appending::new(file, pos)?,
@@ -200,6 +215,8 @@ impl Writer<Appending> {
             schema,
             layout,
             options,
+            key,
+            parts,
             known,
             segments: before.segments,
             events: reader.len(),
@@ -217,6 +234,8 @@ impl<W: Write> Writer<W> {
     pub fn new(mut out: W, schema: Schema, options: Options) -> Result<Writer<W>> {
         options.check()?;
         let layout = Arc::new(schema.layout()?);
+        let key = keys::fields(&schema, &layout, &options.key)?;
+        let parts = keys::parts(&schema, &layout, &key);
         out.write_all(&header(Container::Events))?;
         let pending = Batch::of(layout.clone());
         Ok(Writer {
@@ -225,6 +244,8 @@ impl<W: Write> Writer<W> {
             schema,
             layout,
             options,
+            key,
+            parts,
             pending,
             known: None,
             segments: Vec::new(),
@@ -315,7 +336,8 @@ impl<W: Write> Writer<W> {
         };
         let (events, model) = (known.model.events as u64, *model);
         let pages = self.write_packets(&made.packets, events)?;
-        self.segments.push(SegmentRef { events: batch.len() as u64, model, pages });
+        let keys = self.write_keys(batch)?;
+        self.segments.push(SegmentRef { events: batch.len() as u64, model, keys, pages });
         self.events += batch.len() as u64;
         Ok(())
     }
@@ -337,6 +359,17 @@ impl<W: Write> Writer<W> {
         let at = SectionRef { pos: self.pos, len: section.len() as u64 };
         self.put(&section)?;
         Ok(at)
+    }
+
+    fn write_keys(&mut self, batch: &Batch) -> Result<Option<SectionRef>> {
+        if self.parts.is_empty() {
+            return Ok(None);
+        }
+        let mut section = Vec::new();
+        Keys::put(&mut section, self.pos, self.events, batch, &self.parts);
+        let at = SectionRef { pos: self.pos, len: section.len() as u64 };
+        self.put(&section)?;
+        Ok(Some(at))
     }
 
     fn write_packets(&mut self, packets: &Packets, events: u64) -> Result<Vec<PageRef>> {
@@ -391,7 +424,8 @@ impl<W: Write> Writer<W> {
         let segments = std::mem::take(&mut self.segments);
         let access = self.options.access.unwrap_or_default() as u8;
         let packet = self.options.packet.unwrap_or(0) as u64;
-        let footer = Footer { schema: self.schema.clone(), access, packet, segments };
+        let key = self.key.clone();
+        let footer = Footer { schema: self.schema.clone(), access, packet, key, segments };
         let mut section = Vec::new();
         let payload = footer.payload();
         Section::put(&mut section, self.pos, Kind::Footer, (self.events, 0), &payload, None);
