@@ -14,6 +14,7 @@ use super::model::{MOST_EVENTS, Model};
 use super::schema::{Layout, Schema};
 use super::segment::Known;
 use super::writer::Access;
+use crate::cache::Cache;
 use crate::envelope::{Container, Kind, Section, SectionRef, read_trailer};
 use crate::error::{Error, Place, Result};
 use crate::in_place::read_end;
@@ -53,7 +54,11 @@ struct Inner {
     segments: Vec<Segment>,
     /// Events before each segment, and all.
     firsts: Vec<u64>,
+    /// Models that stay, and what they take; the others.
     models: Vec<OnceLock<Arc<Loaded>>>,
+    stay: AtomicU64,
+    most: u64,
+    others: Cache<Loaded>,
     all: Columns,
 }
 
@@ -142,12 +147,26 @@ impl Event {
     }
 }
 
+/// Bytes of models that stay in memory once they were read; these are the first, most often all. Of others so many.
+const STAY: u64 = 512 << 20;
+const OTHERS: u64 = 256 << 20;
+
 /// Bytes that a thread keeps the room of.
 const KEPT: usize = 4 << 20;
 
 /// What a thread works with.
 #[derive(Default)]
 struct Scratch {
+    work: Work,
+    kept: Kept,
+}
+
+/// A model that does not stay: of which reader it is, its number, and it.
+#[derive(Default)]
+struct Kept(Option<(u64, usize, Arc<Loaded>)>);
+
+#[derive(Default)]
+struct Work {
     room: Room,
     /// Of which reader, and where in its source, the bytes of a block are that are kept; 0 for none.
     of: (u64, u64),
@@ -159,9 +178,9 @@ thread_local! {
 }
 
 /// What a thread works with is its own while it does: a source may be read by way of events itself.
-fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> Result<T>) -> Result<T> {
+fn with_scratch<T>(act: impl FnOnce(&mut Work, &mut Kept) -> Result<T>) -> Result<T> {
     let mut scratch = SCRATCH.take().unwrap_or_default();
-    let result = work(&mut scratch);
+    let result = act(&mut scratch.work, &mut scratch.kept);
     SCRATCH.set(Some(scratch));
     result
 }
@@ -193,6 +212,11 @@ impl Reader {
     /// # Errors
     /// [`Error::Corrupt`] for what is none, [`Error::Unsupported`] for a newer one; those of reading.
     pub fn open(source: Arc<dyn ReadAt>) -> Result<Reader> {
+        Reader::with(source, STAY, OTHERS)
+    }
+
+    /// With so many bytes of models that stay, and of others.
+    fn with(source: Arc<dyn ReadAt>, most: u64, others: u64) -> Result<Reader> {
         let (end, footer) = read_end(&source, Container::Events, |end| {
             let at = read_trailer(&source, end)?;
             Footer::parse(&Section::load(&source, at, Kind::Footer)?)
@@ -233,6 +257,9 @@ impl Reader {
             segments,
             firsts,
             models,
+            stay: AtomicU64::new(0),
+            most,
+            others: Cache::new(others),
             all,
         })))
     }
@@ -408,9 +435,9 @@ impl Reader {
         if number >= self.len() {
             return Err(Error::OutOfBounds { range: number..end, len: self.len() });
         }
-        with_scratch(|scratch| {
-            let (loaded, _) = self.decode(number, end, &self.0.all, scratch)?;
-            std::mem::swap(&mut event.told, &mut scratch.room.told);
+        with_scratch(|work, kept| {
+            let (loaded, _) = self.decode(number, end, &self.0.all, work, kept)?;
+            std::mem::swap(&mut event.told, &mut work.room.told);
             if !event.loaded.as_ref().is_some_and(|before| Arc::ptr_eq(before, loaded)) {
                 event.loaded = Some(loaded.clone());
             }
@@ -439,10 +466,10 @@ impl Reader {
         batch.be_of(&self.0.layout)?;
         self.check(columns)?;
         batch.clear();
-        with_scratch(|scratch| {
+        with_scratch(|work, kept| {
             let mut at = range.start;
             while at < range.end {
-                at = self.some(at, range.end, columns, scratch, batch)?;
+                at = self.some(at, range.end, columns, (&mut *work, &mut *kept), batch)?;
             }
             Ok(())
         })?;
@@ -475,14 +502,14 @@ impl Reader {
         let mut batch = Batch::of(self.0.layout.clone());
         // Of each packet what is from the first event that is asked for to the last: where that begins in the batch.
         let (mut spans, mut len) = (Vec::new(), 0);
-        with_scratch(|scratch| {
+        with_scratch(|work, kept| {
             let mut rest = &sorted[..];
             while let Some(&first) = rest.first() {
-                let found = self.packet(first)?;
+                let found = self.packet(first, kept)?;
                 let end = found.first + found.events as u64;
                 let some = rest.partition_point(|&number| number < end);
                 let last = rest[some - 1];
-                self.some(first, last + 1, columns, scratch, &mut batch)?;
+                self.some(first, last + 1, columns, (&mut *work, &mut *kept), &mut batch)?;
                 spans.push((first, len));
                 len += (last + 1 - first) as usize;
                 rest = &rest[some..];
@@ -507,10 +534,10 @@ impl Reader {
         from: u64,
         to: u64,
         columns: &Columns,
-        scratch: &mut Scratch,
+        (work, kept): (&mut Work, &mut Kept),
         batch: &mut Batch,
     ) -> Result<u64> {
-        let (loaded, next) = self.decode(from, to, columns, scratch)?;
+        let (loaded, next) = self.decode(from, to, columns, work, kept)?;
         let own;
         let sinks = match columns.is_all {
             true => &loaded.all,
@@ -519,23 +546,24 @@ impl Reader {
                 &own
             }
         };
-        loaded.decoder.put(&scratch.room.told, sinks, batch);
+        loaded.decoder.put(&work.room.told, sinks, batch);
         Ok(next)
     }
 
     /// Decodes events of one packet, from `from` on and before `to`; returns by what, and the first that is yet to come.
-    fn decode(
-        &self,
+    fn decode<'a>(
+        &'a self,
         from: u64,
         to: u64,
         columns: &Columns,
-        scratch: &mut Scratch,
-    ) -> Result<(&Arc<Loaded>, u64)> {
-        let found = self.packet(from)?;
+        work: &mut Work,
+        kept: &'a mut Kept,
+    ) -> Result<(&'a Arc<Loaded>, u64)> {
+        let found = self.packet(from, kept)?;
         let inner = &*self.0;
         let place = Place::Event { event: from, pos: found.block.pos };
         let corrupt = || Error::Corrupt { what: "block of events", at: place };
-        let Scratch { room, of, bytes } = scratch;
+        let Work { room, of, bytes } = work;
         let bytes = match inner.source.as_bytes() {
             Some(all) => {
                 let start = usize::try_from(found.block.pos).map_err(|_| corrupt())?;
@@ -581,14 +609,14 @@ impl Reader {
     }
 
     /// The packet of an event that is there.
-    fn packet(&self, event: u64) -> Result<Found<'_>> {
+    fn packet<'a>(&'a self, event: u64, kept: &'a mut Kept) -> Result<Found<'a>> {
         let inner = &*self.0;
         let number = match inner.segments.len() {
             1 => 0,
             _ => inner.firsts.partition_point(|&first| first <= event) - 1,
         };
         let (segment, before) = (&inner.segments[number], inner.firsts[number]);
-        let loaded = self.model(segment)?;
+        let loaded = self.model(segment, kept)?;
         let events = loaded.events;
         let packet = (event - before) / events;
         let damaged = || Error::Corrupt {
@@ -617,11 +645,10 @@ impl Reader {
     }
 
     #[inline(always)]
-    fn model(&self, segment: &Segment) -> Result<&Arc<Loaded>> {
-        let cell = &self.0.models[segment.model];
-        match cell.get() {
+    fn model<'a>(&'a self, segment: &'a Segment, kept: &'a mut Kept) -> Result<&'a Arc<Loaded>> {
+        match self.0.models[segment.model].get() {
             Some(loaded) => Ok(loaded),
-            None => self.load(segment.about.model, cell),
+            None => self.load(segment, kept),
         }
     }
 
@@ -634,12 +661,39 @@ impl Reader {
     }
 
     #[cold]
-    fn load<'a>(&self, at: SectionRef, cell: &'a OnceLock<Arc<Loaded>>) -> Result<&'a Arc<Loaded>> {
-        let (layout, model) = (&self.0.layout, self.read_model(at)?);
-        let all = Sinks::new(layout.columns().len(), |_| true);
-        let decoder = Decoder::new(layout, &model);
-        let (layout, events) = (layout.clone(), model.events as u64);
-        Ok(cell.get_or_init(|| Arc::new(Loaded { layout, events, decoder, all })))
+    fn load<'a>(&'a self, segment: &'a Segment, kept: &'a mut Kept) -> Result<&'a Arc<Loaded>> {
+        let (inner, number) = (&*self.0, segment.model);
+        let found = match &kept.0 {
+            Some((of, model, loaded)) if (*of, *model) == (inner.number, number) => {
+                Some(loaded.clone())
+            }
+            _ => inner.others.get(number as u64),
+        };
+        let loaded = match found {
+            Some(loaded) => loaded,
+            None => {
+                let (layout, model) = (&inner.layout, self.read_model(segment.about.model)?);
+                let all = Sinks::new(layout.columns().len(), |_| true);
+                let decoder = Decoder::new(layout, &model);
+                let (layout, events) = (layout.clone(), model.events as u64);
+                let weight = decoder.size() as u64;
+                let loaded = Arc::new(Loaded { layout, events, decoder, all });
+                if inner.stay.fetch_add(weight, Relaxed) + weight <= inner.most {
+                    let mut is_first = false;
+                    let stays = inner.models[number].get_or_init(|| {
+                        is_first = true;
+                        loaded
+                    });
+                    // Another thread may have been faster.
+                    inner.stay.fetch_sub(if is_first { 0 } else { weight }, Relaxed);
+                    return Ok(stays);
+                }
+                inner.stay.fetch_sub(weight, Relaxed);
+                inner.others.insert(number as u64, loaded.clone(), weight);
+                loaded
+            }
+        };
+        Ok(&kept.0.insert((inner.number, number, loaded)).2)
     }
 
     fn page<'a>(&self, segment: &'a Segment, page: usize) -> Result<&'a Seen> {
@@ -665,6 +719,53 @@ impl Seen {
         let words = || (0..self.page.blocks().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         if let Some(word) = self.whole.get_or_init(words).get(block.number / 64) {
             word.fetch_or(1 << (block.number % 64), Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::{Field, Number, Options, Writer};
+
+    #[test]
+    fn models_need_not_all_be_in_memory() {
+        let schema = Schema::new(vec![Field::new("x", Number::I64)]).unwrap();
+        let options = Options::default().segment(64 << 10);
+        let mut writer = Writer::new(Vec::new(), schema.clone(), options).unwrap();
+        let mut all: Vec<i64> = Vec::new();
+        for round in 0..12i64 {
+            // Of every segment the values are others.
+            let values: Vec<i64> = (0..9000).map(|i| (i % (7 + round)) << (2 * round)).collect();
+            let mut batch = Batch::new(&schema).unwrap();
+            batch.put(0, &values).unwrap();
+            writer.extend(&batch).unwrap();
+            all.extend(values);
+        }
+        let file = Arc::new(writer.finish().unwrap());
+        for (most, others) in [(STAY, OTHERS), (1 << 12, OTHERS), (0, 1 << 14), (0, 0)] {
+            let reader = Reader::with(file.clone(), most, others).unwrap();
+            assert!(reader.0.models.len() > 6, "{} models", reader.0.models.len());
+            std::thread::scope(|scope| {
+                for thread in 0..2 {
+                    let (reader, all) = (reader.clone(), &all);
+                    scope.spawn(move || {
+                        let mut random = crate::random::Random(thread);
+                        for _ in 0..500 {
+                            let i = random.below(all.len() as u64);
+                            let event = reader.event(i).unwrap();
+                            assert_eq!(event.values::<i64>(0).next(), Some(all[i as usize]));
+                        }
+                    });
+                }
+            });
+            let stay = reader.0.models.iter().filter(|model| model.get().is_some()).count();
+            match most {
+                0 => assert_eq!(stay, 0),
+                STAY => assert_eq!(stay, reader.0.models.len()),
+                _ => assert!((1..reader.0.models.len()).contains(&stay), "{stay}"),
+            }
+            assert!(reader.0.stay.load(Relaxed) <= most);
         }
     }
 }

@@ -350,6 +350,18 @@ impl Sinks {
 }
 
 impl Decoder {
+    /// Bytes of memory that it takes, about.
+    pub fn size(&self) -> usize {
+        let words = self.words.iter().map(|(_, words)| words.size()).sum::<usize>();
+        size_of_val(&*self.steps)
+            + size_of_val(&*self.columns)
+            + size_of_val(&*self.tables)
+            + size_of_val(&*self.slots)
+            + size_of_val(&*self.symbols)
+            + size_of_val(&*self.own)
+            + words
+    }
+
     /// Of events of this layout.
     pub fn new(layout: &Layout, model: &Model) -> Decoder {
         let (layout, plan) = (&model.layout(layout), &model.plan);

@@ -90,6 +90,11 @@ impl Vocabulary {
         vocabulary
     }
 
+    /// Bytes of memory that it takes, about.
+    pub fn size(&self) -> usize {
+        self.bytes.len() + 4 * self.ends.len()
+    }
+
     fn len(&self) -> usize {
         self.ends.len()
     }
