@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
 use fiche::events::{
-    Access, Batch, Bits, Columns, Event, Field, Number, Options, Reader as Events, Schema, Type,
-    Writer as Store, half,
+    Access, Batch, Bits, Columns, Event, Field, Number, Options, Reader as Events, Role, Schema,
+    Type, Writer as Store, half,
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -308,19 +308,80 @@ impl EventReader {
         let batch = py.detach(|| self.events.take(&numbers, columns.as_ref()))?;
         Ok(columns_of(py, &batch, |column| columns.as_ref().is_none_or(|some| some.has(column)))?)
     }
+
+    /// The fields that events are found by.
+    fn key(&self) -> Vec<&str> {
+        self.events.key()
+    }
+
+    /// Numbers of the events in which fields have these values, as bytes.
+    fn find(&self, py: Python<'_>, key: Vec<(String, Vec<u8>)>) -> Result<Vec<u64>> {
+        let key: Vec<(&str, &[u8])> =
+            key.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
+        Ok(py.detach(|| self.events.find(&key))?)
+    }
+
+    /// How columns are coded, and what they take.
+    fn report<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
+        let report = py.detach(|| {
+            self.events.report(|_| {
+                // Who presses Ctrl-C waits for no more than some packets.
+                Python::attach(|py| py.check_signals()).map_err(|_| invalid("stopped"))
+            })
+        });
+        py.check_signals()?;
+        let report = report?;
+        let columns = report.columns.iter().map(|column| {
+            let record = PyDict::new(py);
+            record.set_item("column", &column.path)?;
+            let of = match column.role {
+                Role::Values => "values",
+                Role::Counts => "counts",
+                Role::Presence => "presence",
+            };
+            record.set_item("of", of)?;
+            record.set_item("bytes", column.bytes)?;
+            record.set_item("stored_bytes", (column.bits / 8.0).ceil() as u64)?;
+            record.set_item("coding", &column.coding)?;
+            Ok(record)
+        });
+        let columns = columns.collect::<PyResult<Vec<_>>>()?;
+        let access = match report.access {
+            Access::Block => "block",
+            Access::Scan => "scan",
+            _ => "event",
+        };
+        let record = PyDict::new(py);
+        record.set_item("events", self.events.len())?;
+        record.set_item("segments", report.segments)?;
+        record.set_item("access", access)?;
+        record.set_item("key", self.events.key())?;
+        record.set_item("stored_bytes", report.stored_bytes)?;
+        record.set_item("model_bytes", report.model_bytes)?;
+        record.set_item("columns", columns)?;
+        Ok(record)
+    }
+}
+
+/// A file of events that is being written.
+enum Target {
+    New(Store<Out>),
+    /// One that was there before.
+    Old(Store<fiche::Appending>),
 }
 
 /// Writes events: what `fiche.events.Writer` writes with.
 #[pyclass(frozen, module = "fiche", name = "_EventWriter")]
 pub struct EventWriter {
     schema: Schema,
-    state: Mutex<Option<Store<Out>>>,
+    state: Mutex<Option<Target>>,
 }
 
 #[pymethods]
 impl EventWriter {
     #[new]
-    #[pyo3(signature = (output, fields, notes, access, packet, threads_, overwrite))]
+    #[pyo3(signature = (output, fields, notes, access, packet, threads_, overwrite, key))]
+    #[expect(clippy::too_many_arguments, reason = "what `create` takes")]
     fn new(
         output: &Bound<'_, PyAny>,
         fields: Fields,
@@ -329,6 +390,7 @@ impl EventWriter {
         packet: Option<usize>,
         threads_: Option<usize>,
         overwrite: bool,
+        key: Vec<String>,
     ) -> Result<EventWriter> {
         let schema = schema(fields, notes)?;
         let access = match access {
@@ -340,14 +402,33 @@ impl EventWriter {
                 return Err(Failed::value(what));
             }
         };
-        let options = Options::default().access(access).threads(threads(threads_)?);
+        let options = Options::default().access(access).threads(threads(threads_)?).key(key);
         let options = match packet {
             Some(events) => options.packet(events),
             None => options,
         };
         let out = Out::create(output, overwrite)?;
         let store = Store::new(out, schema.clone(), options)?;
-        Ok(EventWriter { schema, state: Mutex::new(Some(store)) })
+        Ok(EventWriter { schema, state: Mutex::new(Some(Target::New(store))) })
+    }
+
+    /// Goes on behind the events of a file; returns how many there are, too.
+    #[staticmethod]
+    fn append(
+        py: Python<'_>,
+        path: std::path::PathBuf,
+        threads_: Option<usize>,
+    ) -> Result<(EventWriter, u64)> {
+        let options = Options::default().threads(threads(threads_)?);
+        let store = py.detach(|| Store::append(&path, options))?;
+        let (schema, events) = (store.schema().clone(), store.len());
+        Ok((EventWriter { schema, state: Mutex::new(Some(Target::Old(store))) }, events))
+    }
+
+    /// Names and types as tuples of all fields.
+    fn fields<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, Bound<'py, PyAny>)>> {
+        let fields = self.schema.fields.iter();
+        fields.map(|field| Ok((field.name.clone(), as_tuples(py, &field.what)?))).collect()
     }
 
     /// Adds events: a buffer for each column.
@@ -366,10 +447,11 @@ impl EventWriter {
                 return Err(invalid("columns of other numbers of events"));
             }
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(store) = &mut *state else {
-                return Err(invalid("the file is finished"));
-            };
-            store.extend(&batch)
+            match &mut *state {
+                Some(Target::New(store)) => store.extend(&batch),
+                Some(Target::Old(store)) => store.extend(&batch),
+                None => Err(invalid("the file is finished")),
+            }
         })?;
         Ok(())
     }
@@ -378,16 +460,25 @@ impl EventWriter {
     fn finish(&self, py: Python<'_>) -> Result<u64> {
         let written = py.detach(|| -> fiche::Result<u64> {
             let store = self.state.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let store = store.ok_or_else(|| invalid("the file is finished"))?;
-            let out = store.finish()?;
-            let written = out.written();
-            out.finish()?;
-            Ok(written)
+            match store.ok_or_else(|| invalid("the file is finished"))? {
+                Target::New(store) => {
+                    let out = store.finish()?;
+                    let written = out.written();
+                    out.finish()?;
+                    Ok(written)
+                }
+                Target::Old(store) => {
+                    let out = store.finish()?;
+                    let written = out.end();
+                    out.finish()?;
+                    Ok(written)
+                }
+            }
         })?;
         Ok(written)
     }
 
-    /// Forgets all: no file appears.
+    /// Forgets all: no file appears, and one that was there is what it was.
     fn abort(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).take();
     }

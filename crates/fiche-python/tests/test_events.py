@@ -207,8 +207,14 @@ def test_nothing_is_lost_where_kinds_differ():
     ):
         with pytest.raises((TypeError, OverflowError)):
             written({"x": lossy})
-    with pytest.raises(ValueError, match="does not tell apart"):
+    with pytest.raises(ValueError, match="does not have"):
         written({"x": np.array([2**53 + 1])}, fields={"x": "float64"})
+    for value, kind in [(-1, "uint64"), (-1, "uint8"), (128, "int8"), (2**32, "uint32"), (2**11 + 1, "float16"), (1.0, "int32")]:
+        with pytest.raises(ValueError, match="x has"):
+            written({"x": [value]}, fields={"x": kind})
+    with pytest.raises(ValueError, match="does not have"):
+        written({"x": np.array([2**63], "u8")}, fields={"x": "int64"})
+    assert written({"x": [200, 0]}, fields={"x": "uint8"})[0] == {"x": 200}
     assert written({"x": np.array([2**53])}, fields={"x": "float64"})[0] == {"x": 2.0**53}
     assert written({"x": [[b"ab\0"], [b"c", b"d"], []]})[0] == {"x": [b"ab\0"]}
     assert bytes(written({"x": np.array([b"ab\0"], "S3")})[0]["x"]) == b"ab\0"
@@ -250,6 +256,58 @@ def test_events_come_some_at_a_time(tmp_path):
     assert len(list(reader.iterate(step_size="1 kB"))) == 1
     assert reader[2] == {"n": 2, "x": [1.0, 1.0]} and reader[-1] == {"n": 14, "x": []}
     assert reader.keys() == ["n", "x"] and reader.num_entries == 15
+
+
+def test_events_are_added_and_found(tmp_path):
+    path = tmp_path / "runs"
+    kinds = {"run": "uint32", "stream": "string", "pt": "var * float32", "hit": "{x: int8, y: float64}"}
+
+    def some(start, stop):
+        numbers = range(start, stop)
+        return {
+            "run": [i // 10 for i in numbers],
+            "stream": [f"stream-{i % 3}" for i in numbers],
+            "pt": [np.full(i % 4, 0.5, "f4") for i in numbers],
+            # Fields of records may come in any order.
+            "hit": ak.Array([{"y": i / 4, "x": i % 100} for i in numbers]),
+        }
+
+    with fiche.events.create(path, kinds, key=["stream", "run"], access="block") as writer:
+        writer.extend(some(0, 1000))
+    before = fiche.events.open(path)
+    with fiche.events.append(path) as writer:
+        assert writer.num_entries == 1000
+        with pytest.raises(fiche.BusyError):
+            fiche.events.append(path)
+        writer.extend(some(1000, 1400))
+    stored = path.read_bytes()
+    with pytest.raises(ZeroDivisionError), fiche.events.append(path) as writer:
+        writer.extend(some(0, 100_000))
+        raise ZeroDivisionError
+    assert path.read_bytes() == stored
+    events = fiche.events.open(path)
+    assert (len(before), len(events), events.key) == (1000, 1400, ["run", "stream"])
+    assert ak.to_list(events.arrays()["hit"]) == [{"x": i % 100, "y": i / 4} for i in range(1400)]
+    assert list(events.find(run=123, stream="stream-1")) == [1231, 1234, 1237]
+    assert list(events.find(run=np.uint32(3), stream=b"stream-0")) == [30, 33, 36, 39]
+    assert list(events.find(stream="stream")) == [] and len(events.find(stream="stream-2")) == 466
+    for wrong, error in [({"run": 0.5}, ValueError), ({"run": -1}, ValueError), ({"run": "7"}, ValueError),
+                         ({"run": 2**70}, ValueError), ({"pt": 1}, ValueError), ({"px": 1}, KeyError)]:
+        with pytest.raises(error):
+            events.find(**wrong)
+    with pytest.raises(ValueError):
+        fiche.events.create(tmp_path / "none", {"pt": "var * int8"}, key="pt")
+    report = events.report()
+    assert (report["access"], report["segments"], report["stored_bytes"]) == ("block", 2, len(stored))
+    assert report["columns"][0]["column"] == "run" and report["columns"][0]["bytes"] == 5600
+    out = {"run": np.zeros(3, np.uint32)}
+    assert events.take([7, 1399, 7], out=out) is out and list(out["run"]) == [0, 139, 0]
+    wide = events.take([700], out={"run": np.zeros(1, np.int64)})
+    assert list(wide["run"]) == [70]
+    for wrong, error in [({"run": np.zeros(2, np.uint32)}, ValueError), ({"run": np.zeros(3, np.int8)}, TypeError),
+                         ({"pt": np.zeros(3)}, TypeError), ({"px": np.zeros(3)}, KeyError)]:
+        with pytest.raises(error):
+            events.take([1, 2, 3], out=wrong)
 
 
 def test_what_is_wrong_is_told(tmp_path):

@@ -121,6 +121,16 @@ pub enum Container {
     Events = 4,
 }
 
+impl Container {
+    /// What files of other kinds are told as.
+    const KNOWN: [(Container, &str); 4] = [
+        (Container::Archive, "an archive"),
+        (Container::Dictionary, "a dictionary"),
+        (Container::Index, "an index of another file"),
+        (Container::Events, "a file of events: `fiche events` knows those"),
+    ];
+}
+
 /// What a section holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -412,7 +422,7 @@ pub(crate) fn read_header(source: &dyn ReadAt, container: Container) -> Result<H
     }
     let (valid, rest) = parse_header(&bytes, container);
     let valid = match valid {
-        Err(error @ Error::Unsupported { .. }) => return Err(error),
+        Err(error @ (Error::Unsupported { .. } | Error::Invalid { .. })) => return Err(error),
         other => other,
     };
     let mut take = Take::new(&rest, what, GUARD_POS);
@@ -439,7 +449,10 @@ fn parse_header(bytes: &[u8], container: Container) -> (Result<()>, Vec<u8>) {
             return Err(Error::Unsupported { what: "format version", found: u64::from(major) });
         }
         if kind != container as u8 {
-            return Err(Error::Unsupported { what: "kind of file", found: u64::from(kind) });
+            return Err(match Container::KNOWN.iter().find(|(known, _)| *known as u8 == kind) {
+                Some((_, what)) => Error::invalid(format!("this is {what}")),
+                None => Error::Unsupported { what: "kind of file", found: u64::from(kind) },
+            });
         }
         if reserved {
             return Err(Error::Unsupported { what: "header field", found: 13 });

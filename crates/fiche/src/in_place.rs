@@ -77,6 +77,12 @@ impl Appending {
         Ok(Appending { file, before, written: before, buffer: Vec::new(), is_whole: false })
     }
 
+    /// Bytes of the file with what was added so far.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
     /// Writes what is pending but for the last so many bytes.
     fn write_but(&mut self, last: usize) -> std::io::Result<()> {
         let now = self.buffer.len().saturating_sub(last);

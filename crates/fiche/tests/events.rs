@@ -934,3 +934,34 @@ fn events_are_found_by_their_keys() {
     let key = [("stream", &b"jet"[..]), ("run", &[0; 4]), ("event", &[0; 8])];
     assert!(matches!(reader.find(&key), Err(Error::Corrupt { what: "key page", .. })));
 }
+
+#[test]
+fn a_report_says_where_bytes_are() {
+    let mut random = Random(18);
+    let all = texts(3000, &mut random);
+    let file =
+        write(&text_schema(), std::slice::from_ref(&all), Options::default().segment(64 << 10));
+    let reader = Reader::open(Arc::new(file.clone())).unwrap();
+    let mut events = 0;
+    let report = reader.report(|more| {
+        events += more;
+        Ok(())
+    });
+    let report = report.unwrap();
+    assert_eq!((events, report.stored_bytes), (3000, file.len() as u64));
+    let bytes: u64 = report.columns.iter().map(|column| column.bytes).sum();
+    assert_eq!(bytes, all.size() as u64);
+    // What columns take, models, and what packets, blocks and pages need is all there is.
+    let values = report.columns.iter().map(|column| column.bits).sum::<f64>() / 8.0;
+    let told = values + report.model_bytes as f64;
+    let len = file.len() as f64;
+    assert!(told < len && told > 0.9 * len, "{values} and {} of {len}", report.model_bytes);
+    let coding = |path: &str| {
+        let mut columns = report.columns.iter().filter(|column| column.path == path);
+        columns.next().unwrap().coding.clone()
+    };
+    assert_eq!(coding("again"), "the same as the counts of line");
+    assert_eq!(coding("again[]"), "the same as line[]");
+    assert!(coding("line[]").contains(" words, "), "{}", coding("line[]"));
+    assert!(coding("id").contains("bins"), "{}", coding("id"));
+}

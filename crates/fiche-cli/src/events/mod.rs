@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, BufWriter, IsTerminal, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use fiche::Error;
-use fiche::events::{Access, Batch, Columns, Field, Options, Reader, Schema, Type, Writer};
+use fiche::events::{Access, Batch, Columns, Field, Options, Reader, Role, Schema, Type, Writer};
 use serde_json::{Value, json};
 
 use self::infer::Seen;
@@ -24,9 +24,12 @@ use crate::ui::{self, Failed, Progress, say};
 #[derive(clap::Subcommand)]
 pub enum Verb {
     Pack(PackArgs),
+    Append(AppendArgs),
     Ls(LsArgs),
+    Info(InfoArgs),
     Cat(CatArgs),
     Take(TakeArgs),
+    Find(FindArgs),
     Root(RootArgs),
 }
 
@@ -60,6 +63,9 @@ pub struct PackArgs {
     /// The types of fields, instead of those that are found: {run: uint32, pt: var * float32}
     #[arg(long, value_name = "TYPES")]
     types: Option<String>,
+    /// Fields that events are to be found by, numbers or texts: fiche events find
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    key: Vec<String>,
     /// Replace a file that is there already
     #[arg(long, short)]
     force: bool,
@@ -71,6 +77,50 @@ pub struct PackArgs {
     /// Print nothing but errors
     #[arg(long, short)]
     quiet: bool,
+}
+
+/// Add events to a file: JSON lines with the fields that it has
+///
+/// The file is valid at every moment: interrupted, it is what it was.
+#[derive(clap::Args)]
+pub struct AppendArgs {
+    /// The file of events to add to
+    file: PathBuf,
+    /// The lines, or - for standard input
+    lines: PathBuf,
+    #[command(flatten)]
+    threads: Threads,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Show how each column is coded, and what it takes: all events are read for that
+#[derive(clap::Args)]
+pub struct InfoArgs {
+    /// The file of events
+    file: PathBuf,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Print the events in which fields have some values, as JSON lines
+///
+/// By the fields that a file was packed to be found by (pack --key) it is fast; by others all events are read.
+#[derive(clap::Args)]
+pub struct FindArgs {
+    /// The file of events
+    file: PathBuf,
+    /// Fields, numbers or texts, and what they are to be: run=7
+    #[arg(required = true, value_name = "NAME=VALUE")]
+    key: Vec<String>,
+    /// Only these fields
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    fields: Option<Vec<String>>,
+    /// Print the numbers of events instead
+    #[arg(long)]
+    numbers: bool,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -129,9 +179,12 @@ fn range(text: &str) -> Result<(u64, u64), String> {
 pub fn run(verb: Verb) -> Result<(), Failed> {
     match verb {
         Verb::Pack(args) => pack(args),
+        Verb::Append(args) => append(args),
         Verb::Ls(args) => ls(args),
+        Verb::Info(args) => info(args),
         Verb::Cat(args) => cat(args),
         Verb::Take(args) => take(args),
+        Verb::Find(args) => find(args),
         Verb::Root(args) => root(&args),
     }
 }
@@ -389,10 +442,24 @@ fn pack(args: PackArgs) -> Result<(), Failed> {
     if output.is_terminal() {
         return Err(Failed::usage("compressed bytes are not for a terminal: name a file with -o"));
     }
+    let mut writer = Writer::new(output, schema, options.key(args.key.clone()))?;
+    let events = feed(&mut lines, &mut writer, &args.output, args.quiet)?;
+    let output = writer.finish()?;
+    output.finish()?;
+    report(&args, events)
+}
+
+/// Adds all lines to a file of events; returns how many they were.
+fn feed<W: Write>(
+    lines: &mut Lines,
+    writer: &mut Writer<W>,
+    output: &Path,
+    quiet: bool,
+) -> Result<u64, Failed> {
+    let schema = writer.schema().clone();
     let shapes = Shape::all(&schema);
-    let mut writer = Writer::new(output, schema.clone(), options)?;
     let mut batch = Batch::new(&schema)?;
-    let progress = Progress::new("packing", Some(lines.len()?), args.quiet);
+    let progress = Progress::new("packing", Some(lines.len()?), quiet);
     let name = lines.name.clone();
     let (mut events, mut pending) = (0u64, 0);
     lines.each(&progress, |value, line| {
@@ -403,18 +470,159 @@ fn pack(args: PackArgs) -> Result<(), Failed> {
         (events, pending) = (events + 1, pending + 1);
         if pending == TOGETHER as usize {
             batch.set_len(pending);
-            writer.extend(&batch).map_err(|e| Failed::at(&args.output, e))?;
+            writer.extend(&batch).map_err(|e| Failed::at(output, e))?;
             batch.clear();
             pending = 0;
         }
         Ok(())
     })?;
     batch.set_len(pending);
-    writer.extend(&batch).map_err(|e| Failed::at(&args.output, e))?;
+    writer.extend(&batch).map_err(|e| Failed::at(output, e))?;
     progress.done();
-    let output = writer.finish()?;
-    output.finish()?;
-    report(&args, events)
+    Ok(events)
+}
+
+fn append(args: AppendArgs) -> Result<(), Failed> {
+    if input::url(&args.file).is_some() {
+        return Err(Failed::usage(
+            "an object is never changed: append to the file, and put that in its place",
+        ));
+    }
+    let at = |e| Failed::at(&args.file, e);
+    let mut lines = Lines::open(&args.lines)?;
+    ui::set_left("the file is what it was");
+    ui::will_check();
+    let options = Options::default().threads(args.threads.count());
+    let mut writer = Writer::append(&args.file, options).map_err(at)?;
+    let events = feed(&mut lines, &mut writer, &args.file, args.quiet)?;
+    let all = writer.len();
+    writer.finish().map_err(at)?.finish().map_err(at)?;
+    if !args.quiet {
+        let stored = std::fs::metadata(&args.file).map_err(|e| Failed::io(&args.file, e))?.len();
+        say!("{}: {events} events added, {all} in {}", args.file.display(), show(stored));
+    }
+    Ok(())
+}
+
+fn info(args: InfoArgs) -> Result<(), Failed> {
+    let reader = open(&args.file)?;
+    ui::will_check();
+    let quiet = args.json;
+    let progress = Progress::new("reading", None, quiet);
+    let report = reader.report(|_| ui::check_stop().map_err(|_| Error::Poisoned));
+    ui::check_stop()?;
+    progress.done();
+    let report = report.map_err(|e| Failed::at(&args.file, e))?;
+    let access = match report.access {
+        Access::Block => "block",
+        Access::Scan => "scan",
+        _ => "event",
+    };
+    let bytes: u64 = report.columns.iter().map(|column| column.bytes).sum();
+    let taken = |bits: f64| (bits / 8.0).ceil() as u64;
+    let role = |role: Role| match role {
+        Role::Counts => "counts",
+        Role::Presence => "presence",
+        Role::Values => "values",
+    };
+    if args.json {
+        let columns = report.columns.iter().map(|column| {
+            json!({
+                "column": column.path,
+                "of": role(column.role),
+                "bytes": column.bytes,
+                "stored_bytes": taken(column.bits),
+                "coding": column.coding,
+            })
+        });
+        let columns: Vec<Value> = columns.collect();
+        let report = json!({
+            "events": reader.len(),
+            "segments": report.segments,
+            "access": access,
+            "key": reader.key(),
+            "bytes": bytes,
+            "stored_bytes": report.stored_bytes,
+            "model_bytes": report.model_bytes,
+            "columns": columns,
+        });
+        return ui::print(format!("{report:#}\n").as_bytes());
+    }
+    let ratio = bytes as f64 / report.stored_bytes.max(1) as f64;
+    let mut out = format!(
+        "{} events in {} segments, for reads of {}\n{} of values in {}: {ratio:.2} to one\n{} of models\n",
+        reader.len(),
+        report.segments,
+        match access {
+            "event" => "single events",
+            "block" => "some events",
+            _ => "all events",
+        },
+        show(bytes),
+        show(report.stored_bytes),
+        show(report.model_bytes),
+    );
+    if !reader.key().is_empty() {
+        out += &format!("found by {}\n", reader.key().join(", "));
+    }
+    let name = |path: &str, of: Role| {
+        let path = ui::one_line(path.as_bytes());
+        match of {
+            Role::Values => path.to_string(),
+            other => format!("{path}: {}", role(other)),
+        }
+    };
+    let names: Vec<String> =
+        report.columns.iter().map(|column| name(&column.path, column.role)).collect();
+    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    for (name, column) in names.iter().zip(&report.columns) {
+        let (bytes, stored) = (show(column.bytes), show(taken(column.bits)));
+        let coding = ui::one_line(column.coding.as_bytes());
+        out += &format!("{name:width$}  {bytes:>10}  {stored:>10}  {coding}\n");
+    }
+    ui::print(out.as_bytes())
+}
+
+/// The bytes of a value of a field, as `Reader::find` wants them.
+fn value_of(reader: &Reader, name: &str, text: &str) -> Result<Vec<u8>, Failed> {
+    let fields = &reader.schema().fields;
+    let field = fields.iter().find(|field| field.name == name);
+    let field = field.ok_or_else(|| Failed::usage(format!("there is no field {name:?}")))?;
+    let (value, column) = match field.what {
+        Type::Text | Type::Bytes => (Value::String(text.to_owned()), 1),
+        // What is no number is told as what it is not.
+        _ => (serde_json::from_str(text).unwrap_or_else(|_| json!(text)), 0),
+    };
+    let schema = Schema::new(vec![field.clone()])?;
+    let mut batch = Batch::new(&schema)?;
+    put::event(&Shape::all(&schema), &json!({ name: value }), &mut batch)
+        .map_err(|what| Failed::usage(format!("{name}={text}: {what}")))?;
+    Ok(batch.bytes(column).to_vec())
+}
+
+fn find(args: FindArgs) -> Result<(), Failed> {
+    let at = |e| Failed::at(&args.file, e);
+    let reader = open(&args.file)?;
+    let (columns, printer) = printer(&reader, args.fields.as_ref())?;
+    let mut key = Vec::new();
+    for text in &args.key {
+        let wrong = || Failed::usage(format!("{text:?} is not NAME=VALUE"));
+        let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+        key.push((name, value_of(&reader, name, value)?));
+    }
+    let key: Vec<(&str, &[u8])> = key.iter().map(|(name, value)| (*name, &value[..])).collect();
+    let found = reader.find(&key).map_err(at)?;
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    if args.numbers {
+        found.iter().try_for_each(|number| writeln!(out, "{number}")).map_err(Error::Io)?;
+    } else {
+        for some in found.chunks(TOGETHER as usize) {
+            let batch = reader.take(some, columns.as_ref()).map_err(at)?;
+            printer.print(&batch, &mut out).map_err(Error::Io)?;
+            ui::check_stop()?;
+        }
+    }
+    out.flush().map_err(|e| Error::Io(e).into())
 }
 
 fn inferred(lines: &mut Lines, quiet: bool) -> Result<Schema, Failed> {

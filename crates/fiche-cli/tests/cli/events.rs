@@ -71,6 +71,67 @@ fn json_lines_come_back() {
 }
 
 #[test]
+fn events_are_added_and_found() {
+    let place = Place::new();
+    let lines = |from: u32, to: u32| -> String {
+        let line =
+            |i: u32| format!("{{\"run\":{},\"host\":\"node-{}\",\"x\":{i}.5}}\n", i / 10, i % 7);
+        (from..to).map(line).collect()
+    };
+    fs::write(place.path("in"), lines(0, 1000)).unwrap();
+    place.ok(&["events", "pack", "in", "-o", "out", "--key", "host,run"]);
+    let output = place.pipe(&["events", "append", "out", "-"], lines(1000, 1500).as_bytes());
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(values(&place.ok(&["events", "cat", "out"])), values(lines(0, 1500).as_bytes()));
+    let numbers = |args: &[&str]| -> Vec<u32> {
+        let found = place.ok(&[&["events", "find", "out", "--numbers"], args].concat());
+        String::from_utf8(found).unwrap().lines().map(|line| line.parse().unwrap()).collect()
+    };
+    assert_eq!(numbers(&["run=123", "host=node-4"]), [1236]);
+    assert_eq!(numbers(&["x=1499.5"]), [1499]);
+    assert!(numbers(&["host=node"]).is_empty());
+    let found = place.ok(&["events", "find", "out", "host=node-0", "run=0", "--fields", "x"]);
+    assert_eq!(found, b"{\"x\":0.5}\n{\"x\":7.5}\n");
+    let info = String::from_utf8(place.ok(&["events", "info", "out"])).unwrap();
+    assert!(info.contains("1500 events in 2 segments") && info.contains("found by run, host"));
+    let report: Value =
+        serde_json::from_slice(&place.ok(&["events", "info", "out", "--json"])).unwrap();
+    let columns = report["columns"].as_array().unwrap();
+    assert_eq!((columns.len(), &columns[1]["of"]), (4, &json!("counts")));
+    assert_eq!((&report["events"], &report["key"]), (&json!(1500), &json!(["run", "host"])));
+    // What goes wrong changes nothing.
+    let file = fs::read(place.path("out")).unwrap();
+    for (line, told) in [
+        (
+            "{\"run\":1,\"host\":\"a\",\"x\":1}\n{\"run\":\"a\"}",
+            "line 2: run: \"a\" is not of its type",
+        ),
+        ("{\"run\":1}", "host: null is not"),
+        ("{\"run\":1,\"host\":\"a\",\"x\":1,\"y\":1}", "there is no field \"y\""),
+    ] {
+        let output = place.pipe(&["events", "append", "out", "-"], line.as_bytes());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && error.contains(told), "{error}");
+        assert!(fs::read(place.path("out")).unwrap() == file);
+    }
+    for (args, told) in [
+        (&["run=x"][..], "run=x"),
+        (&["run"], "NAME=VALUE"),
+        (&["none=1"], "no field"),
+        (&["run=1", "run=2"], "twice"),
+    ] {
+        let error = place.fails(2, &[&["events", "find", "out"], args].concat());
+        assert!(error.contains(told), "{error}");
+    }
+    place.fails(2, &["events", "pack", "in", "-o", "other", "--key", "none"]);
+    place.fails(5, &["events", "append", "other", "in"]);
+    assert_eq!(place.files(), ["in", "out"]);
+    // What knows archives says what this is.
+    let error = place.fails(2, &["info", "out"]);
+    assert!(error.contains("a file of events: `fiche events` knows those"), "{error}");
+}
+
+#[test]
 fn types_may_be_said_and_are_held_to() {
     let place = Place::new();
     let pack = |types: &str, line: &str| {

@@ -560,10 +560,28 @@ impl Reader {
         kept: &'a mut Kept,
     ) -> Result<(&'a Arc<Loaded>, u64)> {
         let found = self.packet(from, kept)?;
-        let inner = &*self.0;
         let place = Place::Event { event: from, pos: found.block.pos };
-        let corrupt = || Error::Corrupt { what: "block of events", at: place };
         let Work { room, of, bytes } = work;
+        let packet = self.stored(&found, place, of, bytes)?;
+        let start = (from - found.first) as usize;
+        let end = (to - found.first).min(found.events as u64) as usize;
+        let decoder = &found.loaded.decoder;
+        decoder.decode(packet, (start, end, found.events), room, place)?;
+        decoder.texts(room, |column| columns.wanted[column], place)?;
+        Ok((found.loaded, found.first + end as u64))
+    }
+
+    /// The bytes of a packet: of a block in memory, or one that is kept or read.
+    #[inline(always)]
+    fn stored<'a>(
+        &'a self,
+        found: &Found<'_>,
+        place: Place,
+        of: &mut (u64, u64),
+        bytes: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8]> {
+        let inner = &*self.0;
+        let corrupt = || Error::Corrupt { what: "block of events", at: place };
         let bytes = match inner.source.as_bytes() {
             Some(all) => {
                 let start = usize::try_from(found.block.pos).map_err(|_| corrupt())?;
@@ -598,14 +616,7 @@ impl Reader {
             }
         };
         let block = Block::parse(bytes, &found.block)?;
-        let packet =
-            block.packet((found.packet - found.block.first) as usize).ok_or_else(corrupt)?;
-        let start = (from - found.first) as usize;
-        let end = (to - found.first).min(found.events as u64) as usize;
-        let decoder = &found.loaded.decoder;
-        decoder.decode(packet, (start, end, found.events), room, place)?;
-        decoder.texts(room, |column| columns.wanted[column], place)?;
-        Ok((found.loaded, found.first + end as u64))
+        block.packet((found.packet - found.block.first) as usize).ok_or_else(corrupt)
     }
 
     /// The packet of an event that is there.
@@ -652,7 +663,39 @@ impl Reader {
         }
     }
 
-    fn read_model(&self, at: SectionRef) -> Result<Model> {
+    /// Segments: their events, and where their models are.
+    pub(super) fn segments(&self) -> impl Iterator<Item = (Range<u64>, SectionRef)> + '_ {
+        let segments = self.0.segments.iter().zip(self.0.firsts.windows(2));
+        segments.map(|(segment, pair)| (pair[0]..pair[1], segment.about.model))
+    }
+
+    /// Appends all values of the packet of an event, texts as words by a decoder that has none; `with` gets how many values each column has.
+    /// Returns the first event behind it.
+    pub(super) fn words(
+        &self,
+        event: u64,
+        decoder: &Decoder,
+        batch: &mut Batch,
+        mut with: impl FnMut(usize, usize),
+    ) -> Result<u64> {
+        with_scratch(|work, kept| {
+            let found = self.packet(event, kept)?;
+            let place = Place::Event { event, pos: found.block.pos };
+            let Work { room, of, bytes } = work;
+            let packet = self.stored(&found, place, of, bytes)?;
+            let events = batch.len() + found.events;
+            let own = &found.loaded.decoder;
+            own.decode(packet, (0, found.events, found.events), room, place)?;
+            own.texts(room, |_| true, place)?;
+            (0..batch.columns.len())
+                .for_each(|column| with(column, own.of(&room.told, column).len()));
+            decoder.put(&room.told, &Sinks::new(batch.columns.len(), |_| true), batch);
+            batch.set_len(events);
+            Ok(found.first + found.events as u64)
+        })
+    }
+
+    pub(super) fn read_model(&self, at: SectionRef) -> Result<Model> {
         let section = Section::load(&self.0.source, at, Kind::Model)?;
         let mut take = section.take("model of events");
         let model = Model::take(&mut take, &self.0.layout)?;

@@ -319,9 +319,10 @@ fn take_type(take: &mut Take<'_>, depth: usize) -> Result<Type> {
 }
 
 /// What a column holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// Values of a field.
+    #[default]
     Values,
     /// How many items lists have, or bytes texts.
     Counts,

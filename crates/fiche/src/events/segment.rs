@@ -63,13 +63,13 @@ pub(super) struct Segment {
 }
 
 /// All packets told, by parts, and how often each symbol of each table was.
-struct Counted {
+pub(super) struct Counted {
     told: Vec<Told>,
-    counts: Vec<Vec<u32>>,
+    pub counts: Vec<Vec<u32>>,
 }
 
 /// Tells all packets by a model. `None` where it has no symbol for a value.
-fn count(
+pub(super) fn count(
     layout: &Layout,
     batch: &Batch,
     model: &Model,

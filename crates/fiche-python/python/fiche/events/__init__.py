@@ -26,7 +26,7 @@ import numpy as np
 from .. import _fiche
 from . import _types
 
-__all__ = ["Reader", "Writer", "create", "open", "recreate"]
+__all__ = ["Reader", "Writer", "append", "create", "open", "recreate"]
 
 # Changed in a child process: locks of threads that are not there any more may be held in it.
 _process = [0]
@@ -47,24 +47,44 @@ def open(source):
     return Reader(source)
 
 
-def create(output, fields=None, *, access="event", packet=None, threads=None, notes=None, overwrite=False):
+def create(output, fields=None, *, access="event", packet=None, key=(), threads=None, notes=None, overwrite=False):
     """Begins a file of events at a path, where it appears when it is whole, or into an object with `write`.
 
     `fields` are names and types, as `{"run": "uint32", "pt": "var * float32"}`; without them they are those of the first events
     that come. Types are numbers by numpy's names, `var * T`, `3 * T`, `?T`, `{name: T}`, `string`, `bytes`.
 
     `access` is what reads are to be fast: of an `"event"`, of a `"block"` of some, or of all in a `"scan"`; the less is read at once, the more
-    bytes the file has. `packet`: how many events are decoded for one, instead. `notes`: texts that are kept with the file.
+    bytes the file has. `packet`: how many events are decoded for one, instead. `key`: names of fields, numbers or texts, that events are to be
+    found by (`Reader.find`), at some three bytes for each event. `notes`: texts that are kept with the file.
     """
     return Writer(
         output,
         fields,
         access=access,
         packet=packet,
+        key=key,
         threads=threads,
         notes=notes,
         overwrite=overwrite,
     )
+
+
+def append(path, *, threads=None):
+    """Goes on behind the events of the file at a path, which is valid at every moment: what is added counts, and is durable, when the writer is closed.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "log.fiche"
+    >>> with create(path, {"run": "int32"}) as writer:
+    ...     writer.extend({"run": [1, 2]})
+    >>> with append(path) as writer:
+    ...     writer.extend({"run": [3]})
+    >>> len(open(path))
+    3
+
+    Where something fails, or the process does, the file is what it was. Readers that were opened before see what was there then. Raises `OSError`, `BusyError` when
+    another process is appending to it, and what `open` does.
+    """
+    return Writer._behind(os.fspath(path), threads)
 
 
 def recreate(output, fields=None, **options):
@@ -204,8 +224,20 @@ class Reader(collections.abc.Sequence):
         columns = self._reader.read(start, stop, names)
         return self._made(columns, names, stop - start, library)
 
-    def take(self, indices, names=None, *, library=None):
-        """Events by their numbers, in this order, as `arrays` gives them. Each packet is decoded once; numbers below 0 count from the end."""
+    def take(self, indices, names=None, *, library=None, out=None):
+        """Events by their numbers, in this order, as `arrays` gives them. Each packet is decoded once; numbers below 0 count from the end.
+
+        With `out`, arrays of numpy by the names of fields, their values are put in there: those fields, which are numbers or arrays of numbers, and no others.
+        """
+        if out is not None:
+            made = self.take(indices, list(out), library="np")
+            for name, array in made.items():
+                if array.dtype == object:
+                    raise TypeError(f"{name} is no array of numbers")
+                if out[name].shape != array.shape:
+                    raise ValueError(f"{name} has the shape {array.shape}, not {out[name].shape}")
+                np.copyto(out[name], array, casting="safe")
+            return out
         if isinstance(indices, range | list | tuple) and len(indices) == 0:
             indices = np.zeros(0, np.int64)
         numbers = np.asarray(indices)
@@ -223,6 +255,37 @@ class Reader(collections.abc.Sequence):
         names = self._names(names)
         columns = self._reader.take(np.ascontiguousarray(numbers, np.uint64), names)
         return self._made(columns, names, len(numbers), library)
+
+    @property
+    def key(self):
+        """The fields that events are found by, if the file was written so."""
+        return self._reader.key()
+
+    def find(self, **fields):
+        """Numbers of the events in which these fields, numbers or texts, have these values.
+
+        With the fields of `key` it takes some microseconds for each event that is found; with others all events are read.
+        """
+        key = []
+        for name, value in fields.items():
+            if name not in self._fields:
+                raise KeyError(name)
+            what = self._fields[name][1]
+            if what[0] == "number":
+                array = np.asarray(value)
+                made = array.astype(what[1]) if array.shape == () and array.dtype.kind in "biuf" else None
+                if made is None or made != array and array == array:
+                    raise ValueError(f"{name} is {what[1]}, and never {value!r}")
+                key.append((name, made.tobytes()))
+            elif what[0] in ("text", "bytes"):
+                key.append((name, value.encode() if isinstance(value, str) else bytes(value)))
+            else:
+                raise ValueError(f"{name} is neither a number nor a text")
+        return np.array(self._reader.find(key), np.uint64)
+
+    def report(self):
+        """How each column is coded, and the bytes that it takes, as a dictionary: all events are read for that."""
+        return self._reader.report()
 
     def iterate(self, names=None, *, step_size="100 MB", library=None, report=False, entry_start=None, entry_stop=None):
         """Fields of some events at a time: of so many, or of so many bytes of memory.
@@ -368,8 +431,8 @@ def _fields_of(events):
 class Writer:
     """Writes events, some at a time. A file appears under its name when all went well, and not before."""
 
-    def __init__(self, output, fields, *, access, packet, threads, notes, overwrite):
-        self._options = output, access, packet, threads, overwrite
+    def __init__(self, output, fields, *, access, packet, key, threads, notes, overwrite):
+        self._options = output, access, packet, threads, overwrite, [key] if isinstance(key, str) else list(key)
         self._notes = notes or {}
         self._writer = None
         self._is_over = False
@@ -380,14 +443,21 @@ class Writer:
         if fields is not None:
             self._begin({name: _fiche._event_type(what) for name, what in dict(fields).items()})
 
+    @classmethod
+    def _behind(cls, path, threads):
+        writer = cls(path, None, access="event", packet=None, key=(), threads=threads, notes=None, overwrite=False)
+        writer._writer, writer.num_entries = _fiche._EventWriter.append(path, threads)
+        writer._types = dict(writer._writer.fields())
+        return writer
+
     def _begin(self, types):
-        output, access, packet, threads, overwrite = self._options
+        output, access, packet, threads, overwrite, key = self._options
         fields = [
             (name, _types.text(what), list(self._field_notes.get(name, {}).items()))
             for name, what in types.items()
         ]
         notes = [(str(name), value if isinstance(value, str) else _json.dumps(value)) for name, value in self._notes.items()]
-        self._writer = _fiche._EventWriter(output, fields, notes, access, packet, threads, overwrite)
+        self._writer = _fiche._EventWriter(output, fields, notes, access, packet, threads, overwrite, key)
         self._types = types
 
     def extend(self, events):
@@ -421,7 +491,7 @@ class Writer:
         return self._writer.finish()
 
     def abort(self):
-        """Forgets all: no file appears."""
+        """Forgets all: no file appears, and one that was there is what it was."""
         self._is_over = True
         if self._writer is not None:
             self._writer.abort()
@@ -446,11 +516,14 @@ def _fitted(name, found, columns, wanted, count):
         return [np.ones(count, bool), *_fitted(name, found, columns, wanted[1], count)]
     if found[0] == wanted[0]:
         kind = found[0]
-        if kind == "number" and np.can_cast(found[1], wanted[1], "safe"):
+        # Whole numbers go where there is room for them.
+        is_whole = kind == "number" and np.dtype(found[1]).kind in "iu" and np.dtype(wanted[1]).kind in "iuf"
+        if kind == "number" and (is_whole or np.can_cast(found[1], wanted[1], "safe")):
             made = columns[0].astype(wanted[1])
             # Nothing may be lost by it, not even of what is no number.
-            if made.astype(found[1]).tobytes() != columns[0].tobytes():
-                raise ValueError(f"{name} has numbers of {found[1]} that {wanted[1]} does not tell apart")
+            is_turned = is_whole and ((made < 0) != (columns[0] < 0)).any()
+            if is_turned or made.astype(found[1]).tobytes() != columns[0].tobytes():
+                raise ValueError(f"{name} has numbers of {found[1]} that {wanted[1]} does not have")
             return [made]
         if kind == "optional":
             there = int(columns[0].sum())
@@ -460,12 +533,15 @@ def _fitted(name, found, columns, wanted, count):
             return [columns[0], *_fitted(f"{name}[]", found[1], columns[1:], wanted[1], items)]
         if kind == "array" and found[2] == wanted[2]:
             return _fitted(f"{name}[]", found[1], columns, wanted[1], count * found[2])
-        if kind == "record" and [field for field, _ in found[1]] == [field for field, _ in wanted[1]]:
-            fitted, at = [], 0
-            for (field, inner), (_, other) in zip(found[1], wanted[1], strict=True):
+        if kind == "record" and {field for field, _ in found[1]} == {field for field, _ in wanted[1]}:
+            there, at = {}, 0
+            for field, inner in found[1]:
                 end = at + _types.width(inner)
-                fitted += _fitted(f"{name}.{field}", inner, columns[at:end], other, count)
+                there[field] = inner, columns[at:end]
                 at = end
+            fitted = []
+            for field, other in wanted[1]:
+                fitted += _fitted(f"{name}.{field}", *there[field], other, count)
             return fitted
     # What has no items may be of any type.
     if found[0] == "unknown" or count == 0 and all(len(column) == 0 for column in columns):

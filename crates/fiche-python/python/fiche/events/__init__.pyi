@@ -7,7 +7,7 @@ type _Library = Literal["np", "ak", "pa", "pd"] | None
 type _Access = Literal["event", "block", "scan"]
 type _Output = str | PathLike[str] | IO[bytes]
 
-__all__ = ["Reader", "Writer", "create", "open", "recreate"]
+__all__ = ["Reader", "Writer", "append", "create", "open", "recreate"]
 
 def open(source: str | PathLike[str] | IO[bytes] | bytes) -> Reader: ...
 def create(
@@ -16,10 +16,12 @@ def create(
     *,
     access: _Access = "event",
     packet: int | None = None,
+    key: Sequence[str] = (),
     threads: int | None = None,
     notes: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> Writer: ...
+def append(path: str | PathLike[str], *, threads: int | None = None) -> Writer: ...
 def recreate(output: _Output, fields: Mapping[str, str] | None = None, **options: Any) -> Writer: ...
 
 class Reader(Sequence[dict[str, Any]]):
@@ -48,7 +50,18 @@ class Reader(Sequence[dict[str, Any]]):
         entry_stop: int | None = None,
         library: _Library = None,
     ) -> Any: ...
-    def take(self, indices: Any, names: Sequence[str] | str | None = None, *, library: _Library = None) -> Any: ...
+    def take(
+        self,
+        indices: Any,
+        names: Sequence[str] | str | None = None,
+        *,
+        library: _Library = None,
+        out: Mapping[str, Any] | None = None,
+    ) -> Any: ...
+    @property
+    def key(self) -> list[str]: ...
+    def find(self, **fields: Any) -> Any: ...
+    def report(self) -> dict[str, Any]: ...
     def iterate(
         self,
         names: Sequence[str] | str | None = None,
@@ -70,6 +83,7 @@ class Writer:
         *,
         access: _Access,
         packet: int | None,
+        key: Sequence[str],
         threads: int | None,
         notes: Mapping[str, Any] | None,
         overwrite: bool,

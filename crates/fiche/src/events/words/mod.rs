@@ -95,7 +95,8 @@ impl Vocabulary {
         self.bytes.len() + 4 * self.ends.len()
     }
 
-    fn len(&self) -> usize {
+    /// How many words it has.
+    pub fn len(&self) -> usize {
         self.ends.len()
     }
 
