@@ -11,7 +11,7 @@
 //! | varint | events | in a packet, 1 to 65,536; fewer in the last of a segment |
 //! | varint | values | that a packet has at most, up to 2^24: those of all columns, and one for each item of each level |
 //! | varint | texts | bytes that the texts of a packet have at most that are told by words, up to 2^28 |
-//! | for each | column of texts | 1: 0: its bytes are told as they are; 1: by words; then its vocabulary |
+//! | for each | column of texts | 1: 0: its bytes are told as they are; 1: by words; then its vocabulary; 2: its texts are those of the column that its values are the same as, which is told by words |
 //! | for each | level but the first | varint: 0, or how many levels back the one is that has the same items: as many for each item above, which are on the same level, or one that has the same |
 //! | for each | column | varint: 0, or how many columns back the one is that has the same values, on the same level or one that has the same items; never one that is such itself |
 //! | for each | column of its own | its coder; the tables of all have 2^26 parts at most |
@@ -45,6 +45,8 @@ pub(crate) struct Model {
     pub texts: u64,
     /// Columns of texts that are told by words.
     pub words: Vec<(usize, Arc<Vocabulary>)>,
+    /// Those of them whose texts are those of the column that they have their values with.
+    pub same: Vec<usize>,
     pub plan: Plan,
     /// Of columns that have their own values.
     pub coders: Vec<Option<Coder>>,
@@ -147,8 +149,14 @@ impl Model {
         let mut words = self.words.iter().peekable();
         for column in layout.texts() {
             let here = words.next_if(|(other, _)| *other == column);
-            out.put_u8(here.is_some().into());
-            here.into_iter().for_each(|(_, vocabulary)| vocabulary.put(out));
+            match here {
+                None => out.put_u8(0),
+                Some(_) if self.same.contains(&column) => out.put_u8(2),
+                Some((_, vocabulary)) => {
+                    out.put_u8(1);
+                    vocabulary.put(out);
+                }
+            }
         }
         let back = |same: &[usize], first: usize, out: &mut Vec<u8>| {
             let places = same.iter().enumerate().skip(first);
@@ -163,11 +171,15 @@ impl Model {
     pub fn take(take: &mut Take<'_>, layout: &Layout) -> Result<Model> {
         let (events, values) = (take.count(MOST_EVENTS as u64)?, take.varint()?);
         let texts = take.varint()?;
-        let mut words = Vec::new();
+        let (mut words, mut same) = (Vec::new(), Vec::new());
         for column in layout.texts() {
             match take.u8()? {
                 0 => {}
                 1 => words.push((column, Arc::new(Vocabulary::take(take)?))),
+                2 => {
+                    words.push((column, Arc::default()));
+                    same.push(column);
+                }
                 _ => return Err(take.corrupt()),
             }
         }
@@ -180,6 +192,14 @@ impl Model {
         let columns: Result<Vec<usize>> =
             (0..layout.columns().len()).map(|i| back(take, i)).collect();
         let Some(plan) = Plan::new(layout, levels, columns?) else { return Err(take.corrupt()) };
+        for &column in &same {
+            let place = |column| words.iter().position(|&(other, _)| other == column);
+            let other = plan.columns[column];
+            match (place(column), place(other)) {
+                (Some(to), Some(from)) if other < column => words[to].1 = words[from].1.clone(),
+                _ => return Err(take.corrupt()),
+            }
+        }
         let coders: Result<Vec<Option<Coder>>> = layout
             .columns()
             .iter()
@@ -189,7 +209,7 @@ impl Model {
                 is_own.then(|| Coder::take(take, column.number)).transpose()
             })
             .collect();
-        let model = Model { events, values, texts, words, plan, coders: coders? };
+        let model = Model { events, values, texts, words, same, plan, coders: coders? };
         let shares = model.coders.iter().flatten().flat_map(|coder| coder.shares.iter().flatten());
         let parts: u64 = shares.map(|shares| 1 << shares.bits()).sum();
         if parts > MOST_PARTS {

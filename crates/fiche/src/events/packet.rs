@@ -5,7 +5,7 @@
 //! Symbols from the front on, bits from the end backward; the bits fill up their last byte with zeros. Both are in the order in
 //! which a packet is decoded: level by level, and of each column by column, all values of the packet's items. Levels and columns that have
 //! the same items or values as others are left out. Between the two lie the bytes that are
-//! stored as they are: those of each column of words in turn, text by text. The first value of a column with a base has no symbol, but the bits of its place above the first integer.
+//! stored as they are: those of each column of words in turn that has texts of its own, text by text. The first value of a column with a base has no symbol, but the bits of its place above the first integer.
 //!
 //! Symbols are coded by asymmetric numeral systems: 4 bytes, a number; then words of 2 bytes, to the end of the symbols. A table
 //! of two to the `n` parts gives a symbol by the lowest `n` bits of the number, in whose parts they are: the number becomes the

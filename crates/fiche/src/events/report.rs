@@ -111,7 +111,7 @@ impl Segment {
     fn new(words: Model, layout: &Layout) -> Segment {
         let layout = Arc::new(words.layout(layout));
         // To what is within words it is blind.
-        let model = Model { words: Vec::new(), ..words.clone() };
+        let model = Model { words: Vec::new(), same: Vec::new(), ..words.clone() };
         let decoder = Decoder::new(&layout, &model);
         Segment { decoder, layout, model, words }
     }
@@ -143,7 +143,7 @@ impl Segment {
                 taken.bits += firsts as f64 * f64::from(coder.first.1);
             }
         }
-        for &(column, _) in &words.words {
+        for &(column, _) in words.words.iter().filter(|(column, _)| !words.same.contains(column)) {
             let numbers = batch.bytes(column);
             let numbers = (0..numbers.len() / 4).map(|i| load(numbers, 4, i));
             report.columns[column].bits += 8.0 * numbers.map(stored).sum::<usize>() as f64;

@@ -140,7 +140,7 @@ fn encode(
         for (job, i) in jobs.iter().flat_map(|job| (0..job.told.len()).map(move |i| (job, i))) {
             let start = packets.bytes.len();
             let packet = job.first + i;
-            let stored = formed.stored(packet);
+            let stored = formed.stored(packet, &model.same);
             if !job.told.put(i, &prices, stored, &mut encoder, &mut packets.bytes) {
                 return Ok(None);
             }
@@ -320,8 +320,9 @@ fn fresh(
         let room = values.next_power_of_two().min(MOST_VALUES);
         let texts = formed.texts.next_power_of_two().min(MOST_TEXTS);
         let coders = Learner::new(inner, &plan, &formed.batch, &starts).coders();
+        let same = forms.same(&plan, batch);
         let (plan, words) = (plan.clone(), forms.words());
-        let mut model = Model { events, values: room, texts, words, plan, coders };
+        let mut model = Model { events, values: room, texts, words, same, plan, coders };
         let failed = || Error::invalid("values that no symbol tells");
         let counted = count(inner, &formed.batch, &model, &starts, threads).ok_or_else(failed)?;
         set_shares(&mut model, &counted.counts);
@@ -364,7 +365,8 @@ fn price(
     let starts = starts(layout, plan, batch, events);
     let coders = Learner::new(layout, plan, batch, &starts).coders();
     let (values, plan) = (MOST_VALUES, plan.clone());
-    let model = Model { events, values, texts: 0, words: Vec::new(), plan, coders };
+    let model =
+        Model { events, values, texts: 0, words: Vec::new(), same: Vec::new(), plan, coders };
     let counted = count(layout, batch, &model, &starts, threads)?;
     let symbols = counted.counts.iter().map(|counts| Shares::new(counts).cost(counts));
     let bits = counted.told.iter().map(|told| 8.0 * told.bits() as f64);
@@ -399,6 +401,10 @@ fn by_old(layout: &Layout, batch: &Batch, known: &Known, threads: usize) -> Opti
     let formed = forms.apply(layout, batch, model.events, threads).ok()?;
     let inner = &*forms.layout;
     if plan(inner, &formed.batch).ok()? != model.plan || formed.worth() > 1.1 * worth {
+        return None;
+    }
+    let same = forms.same(&model.plan, batch);
+    if !model.same.iter().all(|column| same.contains(column)) {
         return None;
     }
     let starts = starts(inner, &model.plan, &formed.batch, model.events);

@@ -5,10 +5,9 @@ mod texts;
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::Arc;
 
 use run::Packet;
-use texts::Span;
+use texts::{Span, Texts};
 
 use super::batch::Batch;
 use super::column::map::Map;
@@ -16,7 +15,6 @@ use super::column::{Base, Coder, Context, OTHER};
 use super::model::Model;
 use super::packet::{Places, load};
 use super::schema::{Count, Layout, Number};
-use super::words::Vocabulary;
 use crate::codec::Scratch;
 use crate::error::{Error, Place, Result};
 use crate::model::{Padded, Slot};
@@ -205,7 +203,7 @@ pub(crate) struct Decoder {
     own: Vec<Own>,
     levels: usize,
     /// Columns of texts that are told by words.
-    words: Vec<(usize, Arc<Vocabulary>)>,
+    words: Vec<Texts>,
     /// Values that a packet may have, and bytes of its texts.
     most: u64,
     texts: u64,
@@ -352,7 +350,8 @@ impl Sinks {
 impl Decoder {
     /// Bytes of memory that it takes, about.
     pub fn size(&self) -> usize {
-        let words = self.words.iter().map(|(_, words)| words.size()).sum::<usize>();
+        let own = self.words.iter().filter(|texts| texts.same.is_none());
+        let words = own.map(|texts| texts.vocabulary.size()).sum::<usize>();
         size_of_val(&*self.steps)
             + size_of_val(&*self.columns)
             + size_of_val(&*self.tables)
@@ -383,7 +382,7 @@ impl Decoder {
             symbols: Vec::new(),
             own: own.collect(),
             levels,
-            words: model.words.clone(),
+            words: Texts::all(model),
             most: model.values,
             texts: model.texts,
             has_number: false,

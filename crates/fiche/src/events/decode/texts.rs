@@ -1,10 +1,12 @@
 //! Puts texts together of words.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::{Bits, Decoder, Room, Told};
 use crate::codec::{Codec, Scratch};
 use crate::error::{Error, Place, Result};
+use crate::events::model::Model;
 use crate::events::words::{Vocabulary, Word, is_same, stored};
 use crate::wire::load_u32;
 
@@ -13,6 +15,29 @@ use crate::wire::load_u32;
 pub(super) struct Span {
     lens: Range<usize>,
     texts: Range<usize>,
+}
+
+/// A column of words of a model.
+pub(super) struct Texts {
+    column: usize,
+    pub(super) vocabulary: Arc<Vocabulary>,
+    /// The number of the one whose texts it has.
+    pub(super) same: Option<usize>,
+    /// Others have those of this one.
+    is_shared: bool,
+}
+
+impl Texts {
+    pub(super) fn all(model: &Model) -> Vec<Texts> {
+        let place = |column: usize| model.words.iter().position(|&(other, _)| other == column);
+        let texts = model.words.iter().map(|(column, vocabulary)| {
+            let is_same = model.same.contains(column);
+            let same = is_same.then(|| place(model.plan.columns[*column])).flatten();
+            let is_shared = model.same.iter().any(|&other| model.plan.columns[other] == *column);
+            Texts { column: *column, vocabulary: vocabulary.clone(), same, is_shared }
+        });
+        texts.collect()
+    }
 }
 
 /// A column of words, of which some texts are wanted.
@@ -62,7 +87,11 @@ impl Decoder {
         texts.clear();
         spans.clear();
         let mut rest = room.padded.bytes().get(told.stored.clone())?;
-        for (column, vocabulary) in &self.words {
+        for Texts { column, vocabulary, same, is_shared } in &self.words {
+            if let Some(span) = same.and_then(|same| spans.get(same)) {
+                spans.push(Span::clone(span));
+                continue;
+            }
             let (counts, words) = (self.own[column - 1], self.own[*column]);
             let above = *told.items.get(counts.level as usize)?;
             let items = *told.items.get(words.level as usize)?;
@@ -72,7 +101,7 @@ impl Decoder {
                 false => words.iter().fold(0usize, |sum, &word| sum.saturating_add(stored(word))),
             };
             let stored = rest.split_off(..stored)?;
-            if !is_wanted(*column) {
+            if !is_shared && !is_wanted(*column) {
                 spans.push(Span::default());
                 continue;
             }

@@ -58,9 +58,10 @@ pub(in crate::events) struct Column {
 }
 
 impl Formed<'_> {
-    /// What is stored of a packet as it is, column by column.
-    pub fn stored(&self, packet: usize) -> impl Iterator<Item = &[u8]> {
-        self.columns.iter().map(move |column| {
+    /// What is stored of a packet as it is, column by column, but of those whose texts are those of others.
+    pub fn stored(&self, packet: usize, same: &[usize]) -> impl Iterator<Item = &[u8]> {
+        let own = self.columns.iter().filter(|column| !same.contains(&column.column));
+        own.map(move |column| {
             let start = if packet == 0 { 0 } else { column.ends[packet - 1] };
             &column.stored[start..column.ends[packet]]
         })
@@ -252,6 +253,19 @@ impl Forms {
         }
         let texts = sums.into_iter().max().unwrap_or(0);
         Ok(Formed { batch: Cow::Owned(formed), columns, texts })
+    }
+
+    /// Columns that have both their values and their texts with another.
+    pub fn same(&self, plan: &Plan, batch: &Batch) -> Vec<usize> {
+        let is_same = |&(column, ref parser): &(usize, Arc<Parser>)| {
+            let other = plan.columns[column];
+            let those = self.parsers.iter().find(|(that, _)| *that == other && other < column);
+            let (one, two) = (batch.bytes(column), batch.bytes(other));
+            let is_same = one == two && batch.bytes(column - 1) == batch.bytes(other.max(1) - 1);
+            let known = those.filter(|(_, other)| other.vocabulary() == parser.vocabulary());
+            (known.is_some() && is_same).then_some(column)
+        };
+        self.parsers.iter().filter_map(is_same).collect()
     }
 
     /// The words of each column.
