@@ -12,6 +12,7 @@ mod archive;
 mod counts;
 mod engine;
 mod engines;
+mod events;
 mod extract;
 mod faces;
 mod files;
@@ -50,6 +51,8 @@ enum Command {
     Files(files::Args),
     /// Files of an archive on a web server, beside others that read a piece of one
     Remote(remote::Args),
+    /// Events as the paper on ROOT's compression measures them: alone, in baskets, and in fiche's packets
+    Events(events::Args),
     /// What `fiche advise` foretells, beside what comes of it
     Advise(advise::Args),
     /// Instructions of reading a block, counted by Valgrind
@@ -77,6 +80,7 @@ fn main() -> std::process::ExitCode {
         Command::Extract(args) => extract::run(&args),
         Command::Files(args) => files::run(&args),
         Command::Remote(args) => remote::run(&args),
+        Command::Events(args) => events::run(&args),
         Command::Advise(args) => advise::run(&args),
         Command::Counts(args) => counts::run(&args),
         Command::CountWorker(args) => counts::work(&args),

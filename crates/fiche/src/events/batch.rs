@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::packet::load;
 use super::schema::{Count, Layout, Number, Role, Schema};
 use crate::error::{Error, Result};
 
@@ -233,12 +234,15 @@ impl Batch {
                     above(parent).map(|at| at * len as usize).collect()
                 }
                 (Count::Column(counts), Some(parent)) => {
-                    let about = &self.layout.columns()[counts];
-                    let mut sums = vec![0];
-                    let bytes = self.columns[counts].chunks_exact(about.number.width());
-                    for bytes in bytes {
-                        sums.push(sums[sums.len() - 1] + crate::wire::load_low(bytes) as usize);
-                    }
+                    let (bytes, width) =
+                        (&self.columns[counts], self.layout.columns()[counts].number.width());
+                    let mut sums = Vec::with_capacity(bytes.len() / width + 1);
+                    let mut sum = 0;
+                    sums.push(0);
+                    sums.extend((0..bytes.len() / width).map(|i| {
+                        sum += load(bytes, width, i) as usize;
+                        sum
+                    }));
                     // Of a column that was not read nothing is there.
                     above(parent).map(|at| sums.get(at).copied().unwrap_or(0)).collect()
                 }
@@ -246,10 +250,13 @@ impl Batch {
             });
         }
         for (i, column) in self.layout.columns().iter().enumerate().filter(|(i, _)| wanted[*i]) {
-            let (starts, width) = (&starts[column.level], column.number.width());
-            for &place in places {
-                let bytes = starts[place] * width..starts[place + 1] * width;
-                picked.columns[i].extend_from_slice(&self.columns[i][bytes]);
+            let (from, to) = (&self.columns[i], &mut picked.columns[i]);
+            let starts = (column.level > 0).then(|| &starts[column.level][..]);
+            match column.number.width() {
+                1 => gather::<1>(from, starts, places, to),
+                2 => gather::<2>(from, starts, places, to),
+                4 => gather::<4>(from, starts, places, to),
+                _ => gather::<8>(from, starts, places, to),
             }
         }
         picked.len = places.len();
@@ -289,5 +296,38 @@ impl Batch {
             }
         }
         Ok(items)
+    }
+}
+
+/// Copies the values of events at some places, of which each has one, or those from its start to the next.
+fn gather<const WIDTH: usize>(
+    from: &[u8],
+    starts: Option<&[usize]>,
+    places: &[usize],
+    to: &mut Vec<u8>,
+) {
+    let Some(starts) = starts else {
+        to.resize(WIDTH * places.len(), 0);
+        for (to, &place) in to.chunks_exact_mut(WIDTH).zip(places) {
+            to.copy_from_slice(&from[WIDTH * place..WIDTH * (place + 1)]);
+        }
+        return;
+    };
+    let len = |&place: &usize| starts[place + 1] - starts[place];
+    to.resize(WIDTH * places.iter().map(len).sum::<usize>(), 0);
+    let mut rest = &mut to[..];
+    for place in places {
+        let start = WIDTH * starts[*place];
+        let (here, behind) = rest.split_at_mut(WIDTH * len(place));
+        let from = &from[start..start + here.len()];
+        // A call takes longer than to copy a few.
+        match len(place) {
+            0..=4 => {
+                let values = here.chunks_exact_mut(WIDTH).zip(from.chunks_exact(WIDTH));
+                values.for_each(|(to, from)| to.copy_from_slice(from));
+            }
+            _ => here.copy_from_slice(from),
+        }
+        rest = behind;
     }
 }
