@@ -1,6 +1,8 @@
 """Events from Python: what goes in comes out, by every library."""
 
+import importlib.util
 import os
+import pathlib
 import pickle
 import threading
 
@@ -472,3 +474,26 @@ def test_branches_that_cannot_be_read_go_in_as_bytes(tree, tmp_path, monkeypatch
     assert report["unread"] == {"grid": "NotImplementedError: no way to read it"}
     stored = b"".join(fiche.events.open(tmp_path / "out.fiche")["grid"].to_list())
     assert stored == np.arange(1500, dtype=">f8").tobytes()
+
+
+def test_the_example_shows_a_peak(tmp_path, capsys):
+    uproot = pytest.importorskip("uproot", reason="SKIP: uproot could not be installed")
+    path = pathlib.Path(__file__).parents[1] / "examples" / "mass_peak.py"
+    spec = importlib.util.spec_from_file_location("mass_peak", path)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    # Back to back, two muons have twice the momentum of one as their mass.
+    count = 400
+    random = np.random.default_rng(5)
+    pt, phi = random.normal(45.6, 1, count), random.uniform(-3, 0, count)
+    muons = {"pt": np.stack([pt, pt]), "eta": np.zeros((2, count)), "phi": np.stack([phi, phi + np.pi]),
+             "charge": np.stack([np.ones(count), -np.ones(count)])}
+    lists = {f"Muon_{name}": ak.from_regular(ak.Array(values.T.astype("f4"))) for name, values in muons.items()}
+    with uproot.recreate(tmp_path / "nano.root") as file:
+        file.mktree("Events", {name: "var * float32" for name in lists})
+        file["Events"].extend(lists)
+    example.main([str(tmp_path / "nano.root"), "--events", "300", "--svg", str(tmp_path / "peak.svg")])
+    told = capsys.readouterr().out
+    assert "400 events of" in told and "300 pairs of muons in 300 random events, around 91." in told
+    assert (tmp_path / "peak.svg").read_text().count("<rect") == 31
+    assert len(fiche.events.open(tmp_path / "nano.fiche")) == 400
