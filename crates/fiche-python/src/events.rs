@@ -425,10 +425,13 @@ impl EventWriter {
         Ok((EventWriter { schema, state: Mutex::new(Some(Target::Old(store))) }, events))
     }
 
-    /// Names and types as tuples of all fields.
-    fn fields<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, Bound<'py, PyAny>)>> {
-        let fields = self.schema.fields.iter();
-        fields.map(|field| Ok((field.name.clone(), as_tuples(py, &field.what)?))).collect()
+    /// Names, types as tuples and notes of all fields.
+    fn fields<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        let fields = self.schema.fields.iter().map(|field| {
+            let what = as_tuples(py, &field.what)?;
+            (&field.name, what, field.notes.clone()).into_pyobject(py)
+        });
+        fields.collect()
     }
 
     /// Adds events: a buffer for each column.

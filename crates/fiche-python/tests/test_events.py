@@ -497,3 +497,87 @@ def test_the_example_shows_a_peak(tmp_path, capsys):
     assert "400 events of" in told and "300 pairs of muons in 300 random events, around 91." in told
     assert (tmp_path / "peak.svg").read_text().count("<rect") == 31
     assert len(fiche.events.open(tmp_path / "nano.fiche")) == 400
+
+
+def test_times_are_times_again(tmp_path):
+    import datetime
+
+    pa = pytest.importorskip("pyarrow", reason="SKIP: pyarrow could not be installed")
+    pd = pytest.importorskip("pandas", reason="SKIP: pandas could not be installed")
+    moment = datetime.datetime(2026, 11, 23, 15, 30, 1, 234567, datetime.timezone.utc)
+    table = pa.table({
+        "at": pa.array([moment, None, moment], pa.timestamp("us", "Europe/Vienna")),
+        "day": pa.array([datetime.date(1969, 7, 20)] * 3),
+        "clock": pa.array([datetime.time(1, 2, 3)] * 3, pa.time32("s")),
+        "took": pa.array([1, -2, 3], pa.duration("ns")),
+        "plain": pa.array([1, 2, 3], pa.timestamp("ms")),
+    })
+    path = tmp_path / "times"
+    with fiche.events.create(path) as writer:
+        writer.extend(table)
+    events = fiche.events.open(path)
+    assert events.typenames()["at"] == "?int64" and events.field_notes("at") == {"arrow": "timestamp[us, tz=Europe/Vienna]"}
+    assert events.arrays(library="pa").equals(table)
+    assert events.arrays(library="pd").equals(table.to_pandas())
+    plain = events.arrays(["day", "plain", "took"], library="np")
+    assert [array.dtype.str for array in plain.values()] == ["<M8[D]", "<M8[ms]", "<m8[ns]"]
+    with fiche.events.append(path) as writer:
+        writer.extend(table)
+        with pytest.raises(ValueError, match="plain has timestamp"):
+            writer.extend(table.set_column(4, "plain", pa.array([1, 2, 3], pa.timestamp("us"))))
+    assert fiche.events.open(path).arrays(library="pa").equals(pa.concat_tables([table, table]).combine_chunks())
+    frame = pd.DataFrame({"t": pd.to_datetime(["2026-01-01", "2026-01-02"]), "d": pd.to_timedelta([1, 2], "s")})
+    back = written(frame).arrays(library="pd")
+    assert back.equals(frame) and list(back.dtypes) == list(frame.dtypes)
+    days = np.array(["2026-01-01", "2026-01-02"], "M8[s]")
+    assert (written({"t": days}).arrays(library="np")["t"] == days).all()
+    with pytest.raises(TypeError, match="none of our types"):
+        written({"t": pa.array([[1]], pa.list_(pa.timestamp("s")))})
+
+
+def test_files_of_parquet_come_back(tmp_path, capsys):
+    pa = pytest.importorskip("pyarrow", reason="SKIP: pyarrow could not be installed")
+    import pyarrow.parquet as pq
+    from fiche.events import parquet
+
+    count = 5000
+    random = np.random.default_rng(8)
+    table = pa.table({
+        "run": np.arange(count, dtype="u4") // 100,
+        # What is missing is so only late.
+        "late": pa.array([None if i > 4900 and i % 3 else i / 8 for i in range(count)]),
+        "name": [f"name-{i % 17}" for i in range(count)],
+        "hits": [[{"x": float(j), "y": [j] * (i % 3)} for j in range(i % 4)] for i in range(count)],
+        "at": pa.array(random.integers(0, 10**15, count), pa.timestamp("us")),
+        "noise": random.normal(size=count),
+    })
+    pq.write_table(table, tmp_path / "in.parquet", row_group_size=700)
+    out, back = tmp_path / "out.fiche", tmp_path / "back.parquet"
+    parquet.STEP, step = 1000, parquet.STEP
+    try:
+        args = ["pack", str(tmp_path / "in.parquet"), "-o", str(out), "--key", "run,name", "--verify"]
+        assert parquet.main(args) == 0
+        assert parquet.main(args) == 1
+    finally:
+        parquet.STEP = step
+    told = capsys.readouterr()
+    assert "bit by bit" in told.out and "5,000 events, 6 fields" in told.out and str(out) in told.err
+    events = fiche.events.open(out)
+    assert events.typenames()["late"] == "?float64" and list(events.find(run=7, name="name-0")) == [714, 731, 748, 765, 782, 799]
+    assert parquet.main(["unpack", str(out), "-o", str(back)]) == 0
+    assert parquet.main(["unpack", str(out), "-o", str(back)]) == 1
+    again = pq.read_table(back)
+    assert again.to_pylist() == table.to_pylist() and again.schema.field("at").type == pa.timestamp("us")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["back.parquet", "in.parquet", "out.fiche"]
+    some = parquet.pack(tmp_path / "in.parquet", tmp_path / "some", columns=["noise", "run"])
+    assert some["fields"] == 2 and fiche.events.open(tmp_path / "some").keys() == ["noise", "run"]
+    with pytest.raises(KeyError):
+        parquet.pack(tmp_path / "in.parquet", tmp_path / "none", columns=["no"])
+    for wrong in (tmp_path / "none.parquet", out):
+        assert parquet.main(["pack", str(wrong), "-o", str(tmp_path / "none")]) == 1
+    assert not (tmp_path / "none").exists()
+    # What is not the same is found.
+    other = table.set_column(5, "noise", pa.array(np.negative(table["noise"].to_numpy())))
+    pq.write_table(other, tmp_path / "in.parquet")
+    with pytest.raises(fiche.CorruptError, match="noise differs in events 0 to 5000"):
+        parquet._verify(pq.ParquetFile(tmp_path / "in.parquet"), out, table.column_names)

@@ -31,6 +31,7 @@ pub enum Verb {
     Take(TakeArgs),
     Find(FindArgs),
     Root(RootArgs),
+    Parquet(ParquetArgs),
 }
 
 /// List files of ROOT, and repack them: by Python's package, with uproot
@@ -40,6 +41,17 @@ pub enum Verb {
 #[command(disable_help_flag = true)]
 pub struct RootArgs {
     /// ls FILE, or repack FILE or FILE:TREE, with -o FILE; --help tells of more
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<std::ffi::OsString>,
+}
+
+/// Turn files of Parquet into files of events, and back: by Python's package, with pyarrow
+///
+/// Runs python3 -m fiche.events.parquet, or another Python that FICHE_PYTHON names.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct ParquetArgs {
+    /// pack FILE.parquet or unpack FILE.fiche, with -o FILE; --help tells of more
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<std::ffi::OsString>,
 }
@@ -185,7 +197,8 @@ pub fn run(verb: Verb) -> Result<(), Failed> {
         Verb::Cat(args) => cat(args),
         Verb::Take(args) => take(args),
         Verb::Find(args) => find(args),
-        Verb::Root(args) => root(&args),
+        Verb::Root(args) => python("fiche.events.root", &args.args),
+        Verb::Parquet(args) => python("fiche.events.parquet", &args.args),
     }
 }
 
@@ -300,12 +313,12 @@ fn take(args: TakeArgs) -> Result<(), Failed> {
 }
 
 /// Python takes the place of this program.
-fn root(args: &RootArgs) -> Result<(), Failed> {
+fn python(module: &str, args: &[std::ffi::OsString]) -> Result<(), Failed> {
     use std::os::unix::process::CommandExt;
 
     let python = std::env::var_os("FICHE_PYTHON").unwrap_or_else(|| "python3".into());
     let mut command = std::process::Command::new(&python);
-    let error = command.args(["-m", "fiche.events.root"]).args(&args.args).exec();
+    let error = command.args(["-m", module]).args(args).exec();
     Err(Failed::io(Path::new(&python), error))
 }
 

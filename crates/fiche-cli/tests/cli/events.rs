@@ -218,7 +218,7 @@ fn what_cannot_be_is_told() {
 }
 
 #[test]
-fn files_of_root_are_left_to_python() {
+fn files_of_root_and_parquet_are_left_to_python() {
     let place = Place::new();
     fs::write(place.path("python"), "#!/bin/sh\necho \"$@\"; exit 7\n").unwrap();
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -231,6 +231,9 @@ fn files_of_root_are_left_to_python() {
     let told = "-m fiche.events.root repack x.root:Events -o out --verify --help\n";
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(7), told.as_bytes()));
     assert_eq!(run("none").status.code(), Some(5));
+    let args = ["events", "parquet", "pack", "x", "-o", "y"];
+    let output = place.command(&args).env("FICHE_PYTHON", place.path("python")).output().unwrap();
+    assert_eq!(output.stdout, b"-m fiche.events.parquet pack x -o y\n");
 }
 
 #[test]

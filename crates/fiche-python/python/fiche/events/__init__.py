@@ -336,10 +336,11 @@ class Reader(collections.abc.Sequence):
 
             layouts = [_layout(what, some, count) for _, what, some in columns]
             return ak.Array(ak.contents.RecordArray(layouts, names, count))
-        if library == "np" or library == "pd" and all(what[0] == "number" for _, what, _ in columns):
-            from ._numpy import array
+        is_plain = all(what[0] == "number" and "arrow" not in self._fields[name][2] for name, what, _ in columns)
+        if library == "np" or library == "pd" and is_plain:
+            from ._numpy import array, noted
 
-            made = {name: array(what, some, count) for name, what, some in columns}
+            made = {name: noted(array(what, some, count), what, self._fields[name][2]) for name, what, some in columns}
             if library == "np":
                 return made
             import pandas as pd
@@ -348,8 +349,9 @@ class Reader(collections.abc.Sequence):
         import pyarrow as pa
 
         from ._arrow import array as of_arrow
+        from ._arrow import noted
 
-        made = [of_arrow(what, some, count) for _, what, some in columns]
+        made = [noted(of_arrow(what, some, count), self._fields[name][2]) for name, what, some in columns]
         table = pa.table(made, names=names) if made else pa.table({})
         return table.to_pandas() if library == "pd" else table
 
@@ -365,7 +367,7 @@ class Reader(collections.abc.Sequence):
 
 
 def _fields_of(events):
-    """Names, and types and columns of what was given, and how many events it has."""
+    """Names, and types and columns of what was given; how many events it has; and notes of fields."""
     module = type(events).__module__.partition(".")[0]
     if module == "awkward":
         import awkward as ak
@@ -375,7 +377,7 @@ def _fields_of(events):
         if not events.fields:
             raise TypeError("an awkward array of events has fields")
         found = {name: columns(ak.to_layout(events)[name], name) for name in events.fields}
-        return found, len(events)
+        return found, len(events), {}
     if module == "pandas":
         if events.index.name is not None or type(events.index).__name__ != "RangeIndex":
             raise ValueError("a frame with an index of its own: reset_index() makes a column of it")
@@ -389,31 +391,34 @@ def _fields_of(events):
 
         events = pa.record_batch(events)
     if type(events).__module__.partition(".")[0] == "pyarrow":
-        from ._arrow import columns as of_arrow
+        from ._arrow import field as of_arrow
 
         names = events.schema.names
-        return {name: of_arrow(events.column(i), name) for i, name in enumerate(names)}, events.num_rows
+        parts = {name: of_arrow(events.column(i), name) for i, name in enumerate(names)}
+        return {name: part[:2] for name, part in parts.items()}, events.num_rows, {name: part[2] for name, part in parts.items()}
     if isinstance(events, np.ndarray) and events.dtype.names is not None:
         events = {name: events[name] for name in events.dtype.names}
     if not isinstance(events, collections.abc.Mapping):
         raise TypeError("events are a mapping of names to arrays, an awkward array, a frame or a table")
-    found, counts = {}, {}
+    found, counts, notes = {}, {}, {}
     for name, array in events.items():
         module = type(array).__module__.partition(".")[0]
         if module == "awkward":
             from ._awkward import columns as of_awkward
 
             found[name] = of_awkward(array, name)
-        elif module == "pyarrow" or hasattr(array, "__arrow_c_array__") or hasattr(array, "__arrow_c_stream__"):
+        elif module == "pyarrow" or hasattr(array, "__arrow_c_array__") or hasattr(array, "__arrow_c_stream__") or _is_time(array):
             import pyarrow as pa
 
-            from ._arrow import columns as of_arrow
+            from ._arrow import field as of_arrow
 
             if module == "pandas":
                 made = pa.array(array, from_pandas=array.dtype.kind not in "fc" or not isinstance(array.dtype, np.dtype))
+            elif module == "numpy":
+                made = pa.array(array)
             else:
                 made = array if module == "pyarrow" else pa.chunked_array(array)
-            found[name] = of_arrow(made, name)
+            *found[name], notes[name] = of_arrow(made, name)
         else:
             from ._numpy import columns as of_numpy
 
@@ -425,7 +430,11 @@ def _fields_of(events):
         counts[name] = len(array)
     if len(set(counts.values())) > 1:
         raise ValueError(f"fields of other numbers of events: {counts}")
-    return found, next(iter(counts.values()), 0)
+    return found, next(iter(counts.values()), 0), notes
+
+
+def _is_time(array):
+    return isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.kind in "mM"
 
 
 class Writer:
@@ -447,7 +456,9 @@ class Writer:
     def _behind(cls, path, threads):
         writer = cls(path, None, access="event", packet=None, key=(), threads=threads, notes=None, overwrite=False)
         writer._writer, writer.num_entries = _fiche._EventWriter.append(path, threads)
-        writer._types = dict(writer._writer.fields())
+        fields = writer._writer.fields()
+        writer._types = {name: what for name, what, _ in fields}
+        writer._field_notes = {name: dict(notes) for name, _, notes in fields}
         return writer
 
     def _begin(self, types):
@@ -468,8 +479,9 @@ class Writer:
         """
         if self._is_over:
             raise ValueError("the file is finished")
-        found, count = _fields_of(events)
+        found, count, notes = _fields_of(events)
         if self._writer is None:
+            self._field_notes = {name: {**notes.get(name, {}), **self._field_notes.get(name, {})} for name in found}
             self._begin({name: _types.known(what) for name, (what, _) in found.items()})
         missing = [name for name in self._types if name not in found]
         more = [name for name in found if name not in self._types]
@@ -477,6 +489,9 @@ class Writer:
             raise ValueError(f"fields are not those of the file: {missing} missing, {more} are new")
         columns = []
         for name, what in self._types.items():
+            kind, known = notes.get(name, {}).get("arrow"), self._field_notes.get(name, {}).get("arrow")
+            if kind is not None and kind != known:
+                raise ValueError(f"{name} has {kind}, not {known or _types.text(what)}")
             columns += _fitted(name, *found[name], what, count)
         self._writer.extend(count, columns)
         self.num_entries += count

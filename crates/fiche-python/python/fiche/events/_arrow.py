@@ -1,9 +1,39 @@
 """Arrays of Arrow as columns, and back."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 
 from ._types import counts_of, offsets
+
+
+# What a field is noted to be that is kept as whole numbers.
+NOTE = "arrow"
+
+
+def field(array, where):
+    """The type, the columns and the notes of a field: times are whole numbers, and a note says of what."""
+    kind = array.type
+    if not pa.types.is_temporal(kind) or pa.types.is_interval(kind):
+        return *columns(array, where), {}
+    whole = pa.int32() if kind.bit_width == 32 else pa.int64()
+    return *columns(array.cast(whole), where), {NOTE: str(kind)}
+
+
+def temporal(note):
+    """The type of a note; None for one that is none."""
+    if found := re.fullmatch(r"timestamp\[(s|ms|us|ns)(?:, tz=(.+))?\]", note):
+        return pa.timestamp(found[1], found[2])
+    if found := re.fullmatch(r"(time32|time64|duration)\[(s|ms|us|ns)\]", note):
+        return {"time32": pa.time32, "time64": pa.time64, "duration": pa.duration}[found[1]](found[2])
+    return {"date32[day]": pa.date32(), "date64[ms]": pa.date64()}.get(note)
+
+
+def noted(array, notes):
+    """An array as what notes say of its field."""
+    kind = temporal(notes.get(NOTE, ""))
+    return array if kind is None else array.cast(kind)
 
 
 def columns(array, where):

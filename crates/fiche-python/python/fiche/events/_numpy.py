@@ -99,6 +99,20 @@ def _is_masked(array):
     return isinstance(array, np.ma.MaskedArray)
 
 
+def noted(array, what, notes):
+    """An array of whole numbers as times, where notes say so and numpy has such."""
+    note = notes.get("arrow", "")
+    if what[0] != "number":
+        return array
+    if note == "date32[day]":
+        return array.astype("M8[D]")
+    for name, kind in (("timestamp", "M8"), ("date64", "M8"), ("duration", "m8")):
+        if note.startswith(name):
+            unit = note.removeprefix(f"{name}[").partition(",")[0].rstrip("]")
+            return array.view(f"{kind}[{unit}]")
+    return array
+
+
 def array(what, columns, count):
     """The array of a type, of the next columns: of jagged ones with arrays or texts as objects in it."""
     kind = what[0]
