@@ -49,7 +49,7 @@ class Fiche:
             with fiche.events.create(self.path, overwrite=True, threads=1) as writer:
                 writer.extend(table)
         self.stored = self.path.stat().st_size
-        self.events = fiche.events.open(self.path.read_bytes())
+        self.events = fiche.events.open(self.path.read_bytes(), threads=1)
 
     def one(self, i):
         return self.events[i]

@@ -223,9 +223,14 @@ fn columns_of<'py>(
 #[pymethods]
 impl EventReader {
     #[new]
-    fn new(py: Python<'_>, object: &Bound<'_, PyAny>) -> Result<EventReader> {
+    #[pyo3(signature = (object, threads_))]
+    fn new(
+        py: Python<'_>,
+        object: &Bound<'_, PyAny>,
+        threads_: Option<usize>,
+    ) -> Result<EventReader> {
         let (source, _) = source::open(object, None)?;
-        let events = py.detach(|| Events::open(source))?;
+        let events = py.detach(|| Events::open(source))?.threads(threads(threads_)?);
         let mut column = 0;
         let fields = &events.schema().fields;
         let shapes = fields.iter().map(|field| {

@@ -472,6 +472,28 @@ fn files_are_read_as_memory_is_from_many_threads() {
 }
 
 #[test]
+fn many_events_are_decoded_by_several_threads() {
+    let all = events(&mut Random(19), 120_000);
+    let file = write(&tracks(), std::slice::from_ref(&all), Options::default());
+    assert!(file.len() > 600_000, "{} bytes: one thread only", file.len());
+    let mut damaged = file.clone();
+    damaged[500_000] ^= 1;
+    let mut random = Random(20);
+    let numbers: Vec<u64> = (0..100_000).map(|_| random.below(120_000)).collect();
+    let one = Reader::open(Arc::new(file.clone())).unwrap();
+    let taken = one.take(&numbers, None).unwrap();
+    for threads in [2, 3, 7] {
+        let reader = Reader::open(Arc::new(file.clone())).unwrap().threads(threads);
+        assert!(columns(&reader.read(0..120_000, None).unwrap()) == columns(&all));
+        let some = reader.read(777..119_001, None).unwrap();
+        assert!(columns(&some) == slice(&all, 777, 119_001));
+        assert!(columns(&reader.take(&numbers, None).unwrap()) == columns(&taken));
+        let reader = Reader::open(Arc::new(damaged.clone())).unwrap().threads(threads);
+        assert!(matches!(reader.read(0..120_000, None), Err(Error::Corrupt { .. })));
+    }
+}
+
+#[test]
 fn columns_that_are_the_same_or_known_take_next_to_nothing() {
     let names = ["a", "b", "c", "d", "e", "f"];
     let schema =

@@ -202,11 +202,21 @@ pub fn run(verb: Verb) -> Result<(), Failed> {
     }
 }
 
-/// Events that are read and printed together.
-const TOGETHER: u64 = 4096;
+/// Events that are gathered together at most, and bytes of them.
+const TOGETHER: usize = 4096;
+const BYTES: usize = 4 << 20;
+
+/// How many events are read and printed together: as many as are some bytes of the file.
+fn together(reader: &Reader) -> u64 {
+    const STORED: u64 = 1 << 20;
+    let each = reader.stored_len() / reader.len().max(1) + 1;
+    (STORED / each).clamp(1, 1 << 16)
+}
 
 fn open(file: &Path) -> Result<Reader, Failed> {
-    Reader::open(input::source(file)?).map_err(|e| Failed::at(file, e))
+    let reader = Reader::open(input::source(file)?).map_err(|e| Failed::at(file, e))?;
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    Ok(reader.threads(threads))
 }
 
 fn ls(args: LsArgs) -> Result<(), Failed> {
@@ -267,7 +277,7 @@ fn cat(args: CatArgs) -> Result<(), Failed> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut next = start;
     while next < end {
-        let some = next..end.min(next + TOGETHER);
+        let some = next..end.min(next + together(&reader));
         next = some.end;
         let batch = reader.read(some, columns.as_ref()).map_err(at)?;
         printer.print(&batch, &mut out).map_err(Error::Io)?;
@@ -303,7 +313,7 @@ fn take(args: TakeArgs) -> Result<(), Failed> {
             for text in line.split_whitespace() {
                 some.push(number(text)?);
             }
-            if some.len() as u64 >= TOGETHER {
+            if some.len() as u64 >= together(&reader) {
                 print(&std::mem::take(&mut some))?;
             }
         }
@@ -481,7 +491,7 @@ fn feed<W: Write>(
             Failed::at(&name, Error::Invalid { what: what.into() })
         })?;
         (events, pending) = (events + 1, pending + 1);
-        if pending == TOGETHER as usize {
+        if pending == TOGETHER || batch.size() >= BYTES {
             batch.set_len(pending);
             writer.extend(&batch).map_err(|e| Failed::at(output, e))?;
             batch.clear();
@@ -629,7 +639,7 @@ fn find(args: FindArgs) -> Result<(), Failed> {
     if args.numbers {
         found.iter().try_for_each(|number| writeln!(out, "{number}")).map_err(Error::Io)?;
     } else {
-        for some in found.chunks(TOGETHER as usize) {
+        for some in found.chunks(together(&reader) as usize) {
             let batch = reader.take(some, columns.as_ref()).map_err(at)?;
             printer.print(&batch, &mut out).map_err(Error::Io)?;
             ui::check_stop()?;

@@ -31,6 +31,8 @@ const BIN: f64 = 14.0;
 const SYMBOL: f64 = 7.0;
 /// Of columns before one, how many are looked at for a context.
 const NEAR: usize = 40;
+/// The same for copies, where a look is short.
+const MOST_NEAR: usize = 100;
 /// Items that are compared at first, where columns are looked for that have the same values.
 const GLANCE: usize = 192;
 
@@ -396,17 +398,19 @@ impl<'a> Learner<'a> {
         if fresh < 1.5 || n < 16 || number.bits() == 1 {
             return (Vec::new(), Vec::new(), Vec::new());
         }
-        let others = self.plan.items[level].columns.iter().copied();
-        let others = others.filter(|&other| self.layout.columns()[other].number == number);
+        let others = self.plan.items[level].columns.iter().rev().copied();
+        let others = others
+            .filter(|&other| other <= column && self.layout.columns()[other].number == number);
+        let others: Vec<usize> = others.take(MOST_NEAR).collect();
         let fits = |copied: &Copied, i: usize| {
             seen.is_in(i, copied.shift)
                 && self.values[copied.column][i.wrapping_add_signed(copied.shift)] == values[i]
         };
         let step = (n / GLANCE).max(1);
         let mut found = Vec::new();
-        for other in others {
+        for &other in others.iter().rev() {
             for shift in -2..=2 {
-                if other > column || other == column && shift >= 0 {
+                if other == column && shift >= 0 {
                     continue;
                 }
                 let copied = Copied { column: other, shift };

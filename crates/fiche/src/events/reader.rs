@@ -19,6 +19,7 @@ use crate::envelope::{Container, Kind, Section, SectionRef, read_trailer};
 use crate::error::{Error, Place, Result};
 use crate::in_place::read_end;
 use crate::io::ReadAt;
+use crate::parallel::in_parts;
 
 /// Which columns are read.
 #[derive(Clone, Debug)]
@@ -38,7 +39,7 @@ impl Columns {
 
 /// Reads events, from any thread.
 #[derive(Clone)]
-pub struct Reader(Arc<Inner>);
+pub struct Reader(Arc<Inner>, usize);
 
 struct Inner {
     /// Tells readers apart.
@@ -246,7 +247,7 @@ impl Reader {
         let schema = footer.schema;
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let number = NUMBERS.fetch_add(1, Relaxed);
-        Ok(Reader(Arc::new(Inner {
+        let inner = Inner {
             number,
             end,
             how,
@@ -261,7 +262,15 @@ impl Reader {
             most,
             others: Cache::new(others),
             all,
-        })))
+        };
+        Ok(Reader(Arc::new(inner), 1))
+    }
+
+    /// The same events, of which many are decoded by so many threads, one unless this says otherwise, where [`read`](Reader::read) and
+    /// [`take`](Reader::take) are asked for at least a quarter of a MiB of them, as they are stored.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Reader {
+        Reader(self.0, threads.max(1))
     }
 
     /// What a writer goes on behind.
@@ -305,6 +314,12 @@ impl Reader {
     #[must_use]
     pub fn len(&self) -> u64 {
         self.0.firsts.last().copied().unwrap_or(0)
+    }
+
+    /// Bytes of the file.
+    #[must_use]
+    pub fn stored_len(&self) -> u64 {
+        self.0.end
     }
 
     /// Whether all of it lies in memory, so that an event is there as soon as its packet is decoded.
@@ -466,14 +481,15 @@ impl Reader {
         batch.be_of(&self.0.layout)?;
         self.check(columns)?;
         batch.clear();
-        with_scratch(|work, kept| {
-            let mut at = range.start;
-            while at < range.end {
-                at = self.some(at, range.end, columns, (&mut *work, &mut *kept), batch)?;
-            }
-            Ok(())
-        })?;
-        batch.set_len((range.end - range.start) as usize);
+        let count = range.end - range.start;
+        let threads = self.threads_for(count);
+        let piece = count.div_ceil(threads as u64).max(1);
+        let pieces = (0..threads as u64).map(|i| {
+            let start = range.end.min(range.start + i * piece);
+            start..range.end.min(start + piece)
+        });
+        self.ranges(&mut pieces.collect::<Vec<_>>(), columns, threads, batch)?;
+        batch.set_len(count as usize);
         Ok(())
     }
 
@@ -501,21 +517,22 @@ impl Reader {
         self.check(columns)?;
         let mut batch = Batch::of(self.0.layout.clone());
         // Of each packet what is from the first event that is asked for to the last: where that begins in the batch.
-        let (mut spans, mut len) = (Vec::new(), 0);
-        with_scratch(|work, kept| {
+        let (mut ranges, mut spans, mut len) = (Vec::new(), Vec::new(), 0);
+        with_scratch(|_, kept| {
             let mut rest = &sorted[..];
             while let Some(&first) = rest.first() {
                 let found = self.packet(first, kept)?;
                 let end = found.first + found.events as u64;
                 let some = rest.partition_point(|&number| number < end);
-                let last = rest[some - 1];
-                self.some(first, last + 1, columns, (&mut *work, &mut *kept), &mut batch)?;
+                let behind = rest[some - 1] + 1;
+                ranges.push(first..behind);
                 spans.push((first, len));
-                len += (last + 1 - first) as usize;
+                len += (behind - first) as usize;
                 rest = &rest[some..];
             }
             Ok(())
         })?;
+        self.ranges(&mut ranges, columns, self.threads_for(len as u64), &mut batch)?;
         batch.set_len(len);
         let place = |&number: &u64| {
             let (first, at) = spans[spans.partition_point(|&(first, _)| first <= number) - 1];
@@ -526,6 +543,48 @@ impl Reader {
             return Ok(batch);
         }
         Ok(batch.pick(&places, &columns.wanted))
+    }
+
+    /// As many threads as so many events are worth.
+    fn threads_for(&self, events: u64) -> usize {
+        const WORTH: u128 = 256 << 10;
+        let stored = u128::from(self.0.end) * u128::from(events) / u128::from(self.len().max(1));
+        if stored >= WORTH { self.1 } else { 1 }
+    }
+
+    /// Appends the events of some ranges.
+    fn ranges(
+        &self,
+        ranges: &mut [Range<u64>],
+        columns: &Columns,
+        threads: usize,
+        batch: &mut Batch,
+    ) -> Result<()> {
+        let append = |ranges: &[Range<u64>], batch: &mut Batch| {
+            with_scratch(|work, kept| {
+                for range in ranges {
+                    let mut at = range.start;
+                    while at < range.end {
+                        at = self.some(at, range.end, columns, (&mut *work, &mut *kept), batch)?;
+                    }
+                }
+                Ok(())
+            })
+        };
+        if threads < 2 {
+            return append(ranges, batch);
+        }
+        let parts = in_parts(threads, ranges, |ranges| {
+            let mut batch = Batch::of(self.0.layout.clone());
+            append(ranges, &mut batch).map(|()| batch)
+        });
+        for part in parts {
+            let part = part?;
+            for (all, column) in batch.columns.iter_mut().zip(&part.columns) {
+                all.extend_from_slice(column);
+            }
+        }
+        Ok(())
     }
 
     /// Appends events of one packet, from `from` on and before `to`; returns the first that is yet to come.

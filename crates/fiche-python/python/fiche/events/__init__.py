@@ -39,12 +39,14 @@ def _forked():
 os.register_at_fork(after_in_child=_forked)
 
 
-def open(source):
+def open(source, *, threads=None):
     """Opens a file of events: a path, a URL, an object with `read` and `seek`, or bytes.
+
+    Where many events are asked for together, as many `threads` decode them; all cores unless this says otherwise.
 
     Raises `OSError`; `CorruptError` for what is none; `UnsupportedError` for a newer one.
     """
-    return Reader(source)
+    return Reader(source, threads=threads)
 
 
 def create(output, fields=None, *, access="event", packet=None, key=(), threads=None, notes=None, overwrite=False):
@@ -105,13 +107,18 @@ def _library(library):
     return library
 
 
+def _opened(source, threads):
+    return Reader(source, threads=threads)
+
+
 class Reader(collections.abc.Sequence):
     """Events that are open for reading. Any number of threads may read at once; a reader of a path or URL can be pickled."""
 
-    def __init__(self, source):
+    def __init__(self, source, *, threads=None):
         self._source = os.fspath(source) if isinstance(source, os.PathLike) else source
+        self._threads = threads
         self._process = _process[0]
-        self._native = _fiche._EventReader(self._source)
+        self._native = _fiche._EventReader(self._source, threads)
         fields, notes = self._native.fields()
         self._fields = {name: (text, what, dict(some)) for name, text, what, some in fields}
         self._numbers = {name: i for i, name in enumerate(self._fields)}
@@ -120,14 +127,14 @@ class Reader(collections.abc.Sequence):
     @property
     def _reader(self):
         if self._process != _process[0]:
-            self._native = _fiche._EventReader(self._source)
+            self._native = _fiche._EventReader(self._source, self._threads)
             self._process = _process[0]
         return self._native
 
     def __reduce__(self):
         if not isinstance(self._source, str):
             raise TypeError("only events of a path or a URL can be pickled")
-        return Reader, (self._source,)
+        return _opened, (self._source, self._threads)
 
     def __enter__(self):
         return self
