@@ -1062,6 +1062,60 @@ fn numbers() -> (Schema, Batch) {
     (schema, batch)
 }
 
+/// Lists with the same counts that are not neighbours, values that were there before, and walks with jumps.
+fn walks() -> (Schema, Batch) {
+    let fields = vec![
+        Field::new("pt", Type::from(Number::F32).list()),
+        Field::new("met", Number::F64),
+        Field::new("deep", Type::from(Number::Bool).list().list()),
+        Field::new("charge", Type::from(Number::I8).list()),
+        Field::new("copy", Number::F64),
+        Field::new("stays", Number::U64),
+        Field::new("walk", Number::F64),
+        Field::new("jumps", Number::I32),
+        Field::new("seldom", Number::Bool),
+    ];
+    let schema = Schema::new(fields).unwrap();
+    let layout = schema.layout().unwrap();
+    let mut batch = Batch::new(&schema).unwrap();
+    let at = |path: &str, role: Role| layout.find(path, role).unwrap();
+    let value = |path: &str| at(path, Role::Values);
+    let mut random = Random(24);
+    let (mut stays, mut walk, mut jumps) = (0u64, 5000i64, 1 << 20);
+    for i in 0..900u64 {
+        let tracks = random.below(9) as u32;
+        batch.put(at("pt", Role::Counts), &[tracks]).unwrap();
+        batch.put(at("charge", Role::Counts), &[tracks]).unwrap();
+        for track in 0..tracks {
+            batch
+                .put(value("pt[]"), &[(8 - track) as f32 * 16.0 + random.below(64) as f32])
+                .unwrap();
+            batch.put(value("charge[]"), &[track as i8]).unwrap();
+        }
+        let met = random.below(1 << 53) as f64 / 1e9;
+        batch.put(value("met"), &[met]).unwrap();
+        let lists = random.below(3) as u32;
+        batch.put(at("deep", Role::Counts), &[lists]).unwrap();
+        for _ in 0..lists {
+            batch.put(at("deep[]", Role::Counts), &[2u32]).unwrap();
+            batch.put(value("deep[][]"), &[true, random.below(9) == 0]).unwrap();
+        }
+        let copy = if random.below(3) > 0 { met } else { random.below(1 << 53) as f64 };
+        batch.put(value("copy"), &[copy]).unwrap();
+        if random.below(4) == 0 {
+            stays = random.number();
+        }
+        batch.put(value("stays"), &[stays]).unwrap();
+        walk += random.below(7) as i64 - 3;
+        batch.put(value("walk"), &[walk as f64 / 100.0]).unwrap();
+        jumps += if i == 100 { 1 << 29 } else { random.below(16) as i32 };
+        batch.put(value("jumps"), &[jumps]).unwrap();
+        batch.put(value("seldom"), &[i == 450]).unwrap();
+    }
+    batch.check().unwrap();
+    (schema, batch)
+}
+
 /// What the columns of a file are: how many values each has, and their digest.
 fn manifest(reader: &Reader) -> String {
     let all = reader.read(0..reader.len(), None).unwrap();
@@ -1081,7 +1135,7 @@ fn manifest(reader: &Reader) -> String {
 #[test]
 fn golden_events_stay_readable() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/v1/events");
-    let all: [(&str, &dyn Fn() -> Vec<u8>); 5] = [
+    let all: [(&str, &dyn Fn() -> Vec<u8>); 6] = [
         ("numbers", &|| {
             let (schema, all) = numbers();
             write(&schema, &[all], Options::default())
@@ -1089,6 +1143,10 @@ fn golden_events_stay_readable() {
         ("scan", &|| {
             let (schema, all) = numbers();
             write(&schema, &[all], Options::default().access(Access::Scan))
+        }),
+        ("walks", &|| {
+            let (schema, all) = walks();
+            write(&schema, &[all], Options::default().packet(12))
         }),
         ("texts", &|| write(&text_schema(), &[texts(120, &mut Random(22))], Options::default())),
         ("keys", &|| {

@@ -1,10 +1,11 @@
-"""Reads fiche's archives and indexes; written from docs/format.md alone, to prove it complete.
+"""Reads fiche's archives, indexes and events; written from docs/format.md alone, to prove it complete.
 
-python second_reader.py FILE.fiche         prints what the file holds, a line a record
+python second_reader.py FILE.fiche         prints what the file holds, a line a record or column
 python second_reader.py --check FOLDER     compares every NAME.fiche with its NAME.txt, and
                                           every streams/NAME.gz with its index: the one beside
                                           it (NAME.gz.fidx), else the one at its end; and
-                                          phrases/NAME.unit, by its NAME.index if it has one
+                                          phrases/NAME.unit, by its NAME.index if it has one; and
+                                          every events/NAME.fiche with its NAME.columns
 python second_reader.py --refuse FOLDER    every *.fiche there has to be refused
 
 Needs Python 3.10 or newer, BLAKE3, and a Zstandard module that can do without magic numbers:
@@ -16,7 +17,9 @@ import gzip
 import hashlib
 import io
 import lzma
+import math
 import random
+import struct
 import sys
 import zlib
 from bisect import bisect_right
@@ -32,12 +35,14 @@ MAGIC = bytes.fromhex("8F 66 69 63 68 65 0D 0A")
 MARKER = bytes.fromhex("9E F1 C4 E5")
 HEADER = TRAILER = 32
 CHECKSUM, BLOCK_CHECKSUM = 4, 0x66696300
-ARCHIVE_FILE, DICTIONARY_FILE, INDEX_FILE = 1, 2, 3
+ARCHIVE_FILE, DICTIONARY_FILE, INDEX_FILE, EVENTS_FILE = 1, 2, 3, 4
 DICTIONARY, MODEL, CHAPTER_TABLE, RECORD_PAGE = 1, 2, 3, 4
 NODE, NAME_PAGE, FOOTER, DICTIONARY_PIECE, SPARE, UNIT_PAGE = 6, 7, 8, 9, 10, 11
+PACKET_PAGE, KEY_PAGE = 12, 13
 SECTIONS = {DICTIONARY: "dictionary", DICTIONARY_PIECE: "dictionary piece", MODEL: "model", SPARE: "spare",
             CHAPTER_TABLE: "chapter table", RECORD_PAGE: "record page", NODE: "node",
-            NAME_PAGE: "name page", FOOTER: "footer", UNIT_PAGE: "unit page"}
+            NAME_PAGE: "name page", FOOTER: "footer", UNIT_PAGE: "unit page",
+            PACKET_PAGE: "packet page", KEY_PAGE: "key page"}
 NO_NAMES, INCREASING, BY_NAME_PAGES = 0, 1, 2
 KINDS = ("data", "file", "directory", "symlink", "hardlink", "fifo", "character-device",
          "block-device", "item")
@@ -205,10 +210,12 @@ def read_section(file: BinaryIO, kind: int, position: int, length: int, limit: i
     section.require(section.take(4) == MARKER, "marker")
     section.require(section.fixed(1) == kind, "kind of section")
     compressed = section.fixed(1)
-    bare = kind in (CHAPTER_TABLE, FOOTER, SPARE)
+    bare = kind in (CHAPTER_TABLE, FOOTER, SPARE, PACKET_PAGE, KEY_PAGE)
     section.require(compressed <= (not bare), "flags")
     offset, number, stored_length = section.varint(), section.varint(), section.varint()
-    has_offset = kind in (CHAPTER_TABLE, RECORD_PAGE, DICTIONARY_PIECE, UNIT_PAGE)
+    # Models and footers have one only in files of events.
+    has_offset = kind in (CHAPTER_TABLE, RECORD_PAGE, DICTIONARY_PIECE, UNIT_PAGE, PACKET_PAGE,
+                          KEY_PAGE, MODEL, FOOTER)
     section.require(offset == 0 or has_offset, "offset")
     section.require(number == 0 or kind != FOOTER, "number")
     decoded_length = section.varint() if compressed else stored_length
@@ -393,18 +400,23 @@ class Archive:
 
 
 def open_archive(file: BinaryIO) -> Archive:
+    footer, limit = find_last_footer(file, ARCHIVE_FILE)
+    return read_footer(file, footer, limit)
+
+
+def find_last_footer(file: BinaryIO, kind: int) -> tuple[Section, int]:
+    """That of a file that may have been appended to, and where it starts."""
     size = file.seek(0, 2)
     require(size < 1 << 63, "length of the file", 0)
-    guard = read_header(file, size)
+    guard = read_header(file, size, kind)
     try:
-        footer, limit = find_footer(file, size)
+        return find_footer(file, size)
     except FormatError:
         file.seek(-len(MAGIC), 2)
         if not 0 < guard < size or file.read() == MAGIC[::-1]:
             raise
         # An append was cut off: the file is what it was before.
-        footer, limit = find_footer(file, guard)
-    return read_footer(file, footer, limit)
+        return find_footer(file, guard)
 
 
 def read_footer(file: BinaryIO, last: Section, limit: int) -> Archive:
@@ -416,6 +428,7 @@ def read_footer(file: BinaryIO, last: Section, limit: int) -> Archive:
         footers.append(read_section(file, FOOTER, position, length, limit))
     archive = Archive(file, limit, 0, 0, 0, 0)
     for footer in reversed(footers):
+        footer.payload.require(footer.offset == 0, "offset")
         extend_footer(archive, footer.payload, limit)
     return archive
 
@@ -643,7 +656,7 @@ def read_model(archive: Archive, place: int) -> tuple[bytes, object]:
     require(kind == MODEL, "model", position)
     section = read_section(archive.file, MODEL, position, length, archive.limit)
     payload = section.payload
-    payload.require(section.number == place, "number")
+    payload.require((section.offset, section.number) == (0, place), "place")
     digest = blake3.blake3(payload.data).digest()
     coding = payload.fixed(1)
     payload.require(coding in (20, 23, 24), "coding")
@@ -1286,6 +1299,7 @@ def read_index(index: bytes, stream: bytes, inside: bool) -> list[Unit]:
     read_header(file, size, INDEX_FILE)
     require(index[20:HEADER] == bytes(12), "guard of an index", 20)
     footer, limit = find_footer(file, size)
+    footer.payload.require(footer.offset == 0, "offset")
     pages, with_lines = read_index_footer(footer.payload, stream, inside)
     units: list[Unit] = []
     end = HEADER
@@ -1762,6 +1776,757 @@ def check_phrases(path: Path) -> str | None:
     return None if decoded == content else "another content of the groups"
 
 
+# Events
+
+NUMBERS = ("Bool", "U8", "U16", "U32", "U64", "I8", "I16", "I32", "I64", "F16", "F32", "F64")
+SIZES = (1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8)
+BOOL, U8, U32, I8, F16 = 0, 1, 3, 5, 9
+FLOATS = ("<e", "<f", "<d")
+ONE_OR_NONE, LIST, ARRAY, RECORD, TEXT, BYTES = range(32, 38)
+VALUES, COUNTS, PRESENCE = "values", "counts", "presence"
+AS_BYTES, BY_WORDS, AS_ANOTHER = range(3)  # how texts are told
+BY_ITSELF, DIFFERENCE, EXCLUSIVE_OR = range(3)  # what values are coded by
+SHIFTED, DECIMAL, STEPS = range(3)  # maps
+NOTHING, ANOTHER_COLUMN, OWN_LAST, COPIES, PLACE = range(5)  # what tables are chosen by
+PACKED_TEXT, FIRST_REPEAT, FIRST_WORD = 25, 32, 256
+OTHER_CLASS, MOST_CONTEXTS = 7, 8
+DECIMAL_ZERO, DECIMAL_BITS = 1 << 53, 54
+LONGEST_EVENT_BLOCK = 1 << 29
+FNV_START, FNV_PRIME = 14695981039346656037, 1099511628211
+MIX_FIRST, MIX_SECOND = 18397679294719823053, 14181476777654086739
+
+
+@dataclass(frozen=True)
+class Type:
+    kind: int
+    inside: "Type | None" = None
+    items: int = 0  # of an array
+    fields: "Fields" = ()
+
+
+Fields = tuple[tuple[str, Type], ...]
+
+
+@dataclass(frozen=True)
+class Level:
+    """Of items: each one above, on the parent, has as many as the counts tell, or an array has."""
+    parent: int
+    counts: int | None = None  # column, of presence too
+    items: int = 0
+
+
+@dataclass(frozen=True)
+class Column:
+    path: str
+    role: str
+    number: int
+    level: int
+
+
+@dataclass(eq=False)
+class Layout:
+    levels: list[Level] = field(default_factory=lambda: [Level(-1)])
+    columns: list[Column] = field(default_factory=list)
+    texts: list[int] = field(default_factory=list)  # columns of texts
+    starts: list[int] = field(default_factory=list)  # the first column of each field
+
+
+@dataclass(frozen=True)
+class PacketPage:
+    """What the footer tells of a page, and where its blocks may begin."""
+    offset: int  # events of the segment before it
+    number: int  # blocks of the segment before it
+    blocks: int
+    packets: int
+    position: int
+    stored: int
+
+
+@dataclass(frozen=True)
+class Segment:
+    first: int  # event
+    count: int
+    model: tuple[int, int]  # position and length
+    pages: list[tuple[int, int, int, int]]  # blocks, packets, position and length
+    key: tuple[int, int] | None
+
+
+@dataclass(eq=False)
+class Events:
+    file: BinaryIO
+    limit: int
+    layout: Layout
+    keys: list[int]  # fields that events are found by
+    count: int = 0
+    segments: list[Segment] = field(default_factory=list)
+
+
+def open_events(file: BinaryIO) -> Events:
+    section, limit = find_last_footer(file, EVENTS_FILE)
+    footer = section.payload
+    fields = read_fields(footer, 1)
+    read_notes(footer)
+    layout = lay_out(fields, footer)
+    footer.require(footer.fixed(1) <= 2, "access")
+    footer.varint()  # how many events somebody wanted in a packet
+    events = Events(file, limit, layout, read_keys(footer, fields))
+    for _ in range(footer.varint()):
+        segment = read_segment(footer, events.count, bool(events.keys))
+        events.segments.append(segment)
+        events.count += segment.count
+    footer.finish()
+    footer.require((section.offset, section.number) == (events.count, 0), "sum of the segments")
+    return events
+
+
+def read_segment(footer: Cursor, first: int, keyed: bool) -> Segment:
+    count, model = footer.varint(), (footer.varint(), footer.varint())
+    footer.require(count >= 1, "events of a segment")
+    key = (footer.varint(), footer.varint()) if keyed else None
+    pages = [tuple(footer.varint() for _ in range(4)) for _ in range(footer.varint())]
+    return Segment(first, count, model, pages, key)
+
+
+def read_keys(footer: Cursor, fields: Fields) -> list[int]:
+    keys = [footer.varint() for _ in range(footer.varint())]
+    footer.require(keys == sorted(set(keys)), "order of the key's fields")
+    for key in keys:
+        footer.require(key < len(fields), "field of the key")
+        kind = fields[key][1].kind
+        footer.require(kind < len(NUMBERS) or kind in (TEXT, BYTES), "type of the key's field")
+    return keys
+
+
+# The schema
+
+def read_text(cursor: Cursor) -> str:
+    text = cursor.sized()
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{cursor.what}: {error}", cursor.here()) from error
+
+
+def read_notes(cursor: Cursor) -> None:
+    for _ in range(2 * cursor.varint()):
+        read_text(cursor)
+
+
+def read_fields(cursor: Cursor, depth: int) -> Fields:
+    fields = []
+    for _ in range(cursor.varint()):
+        fields.append((read_text(cursor), read_type(cursor, depth)))
+        read_notes(cursor)
+    cursor.require(len(dict(fields)) == len(fields), "two fields of one name")
+    return tuple(fields)
+
+
+def read_type(cursor: Cursor, depth: int) -> Type:
+    cursor.require(depth <= 16, "types too deep")
+    kind = cursor.fixed(1)
+    cursor.require(kind < len(NUMBERS) or ONE_OR_NONE <= kind <= BYTES, "type")
+    if kind == RECORD:
+        return Type(kind, fields=read_fields(cursor, depth + 1))
+    items = cursor.varint() if kind == ARRAY else 0
+    cursor.require(items <= 1 << 24 and (items > 0) == (kind == ARRAY), "items of an array")
+    return Type(kind, read_type(cursor, depth + 1) if kind in (ONE_OR_NONE, LIST, ARRAY) else None, items)
+
+
+def lay_out(fields: Fields, cursor: Cursor) -> Layout:
+    layout = Layout()
+    for name, of_field in fields:
+        layout.starts.append(len(layout.columns))
+        add_columns(layout, of_field, name, 0)
+    columns = layout.columns
+    cursor.require(len(columns) < 65536, "columns")
+    cursor.require(sum(len(it.path.encode()) for it in columns) <= 1 << 24, "paths")
+    alone = [0] * len(layout.levels)  # columns on each level, and levels below it
+    for column in columns:
+        alone[column.level] += 1
+    for level in layout.levels[1:]:
+        alone[level.parent] += 1
+    for at, column in enumerate(columns):
+        counts = layout.levels[column.level].counts
+        if column.number == U8 and alone[column.level] == 1 and counts is not None:
+            layout.texts += [at] if columns[counts].role == COUNTS else []
+    return layout
+
+
+def add_columns(layout: Layout, of: Type, path: str, level: int) -> None:
+    columns, levels = layout.columns, layout.levels
+    if of.kind < len(NUMBERS):
+        columns.append(Column(path, VALUES, of.kind, level))
+    elif of.kind == RECORD:
+        for name, of_field in of.fields:
+            add_columns(layout, of_field, f"{path}.{name}", level)
+    elif of.kind == ARRAY:
+        levels.append(Level(level, None, of.items))
+        add_columns(layout, of.inside, path + "[]", len(levels) - 1)
+    else:
+        maybe = of.kind == ONE_OR_NONE
+        levels.append(Level(level, len(columns)))
+        columns.append(Column(path, *((PRESENCE, BOOL) if maybe else (COUNTS, U32)), level))
+        add_columns(layout, of.inside or Type(U8), path + ("?" if maybe else "[]"), len(levels) - 1)
+
+
+# The model of events
+
+@dataclass(frozen=True)
+class Map:
+    """What makes integers of numbers; only the way back is taken here."""
+    kind: int
+    number: int
+    bits: int  # of its integers
+    shift: int = 0
+    low: float = 0.0
+    step: float = 1.0
+
+    def number_of(self, integer: int) -> int:
+        """The bits of a number."""
+        if self.kind == DECIMAL:
+            return float_bits((integer - DECIMAL_ZERO) / self.step, self.number)
+        if self.kind == STEPS:
+            return float_bits(integer * self.step + self.low, self.number)
+        top = 1 << self.bits - 1
+        if self.number >= F16 and not integer & top:
+            integer ^= 2 * top - 1
+        elif self.number >= I8:
+            integer ^= top
+        return integer << self.shift
+
+
+def float_bits(value: float, number: int) -> int:
+    try:
+        data = struct.pack(FLOATS[number - F16], value)
+    except OverflowError:
+        data = struct.pack(FLOATS[number - F16], math.copysign(math.inf, value))
+    return int.from_bytes(data, "little")
+
+
+@dataclass(frozen=True)
+class Table:
+    bits: int
+    parts: list[tuple[int, int, int]]  # of each its symbol, the parts of that, and how many are before
+
+
+@dataclass(frozen=True)
+class Coder:
+    base: int
+    first: int
+    first_bits: int
+    copies: list[tuple[int, int]]  # column, items ahead
+    bins: list[tuple[Map, int, int]]  # first integer, bits
+    maps: list[Map]
+    symbols: int
+    classes: dict[int, int]  # of the symbols that have one of their own
+    context: int
+    column: int
+    tables: list[Table | None]
+
+
+@dataclass(eq=False)
+class EventModel:
+    layout: Layout
+    events: int  # of a packet
+    values: int  # most of a packet
+    texts: int  # most of a packet
+    numbers: list[int] = field(default_factory=list)  # of each column, with words
+    words: dict[int, list[bytes] | None] = field(default_factory=dict)  # None where it is as another
+    levels: list[int] = field(default_factory=list)  # of each the one with its items, or itself
+    columns: list[int] = field(default_factory=list)  # likewise, with its values
+    coders: list[Coder | None] = field(default_factory=list)
+    together: list[list[int]] = field(default_factory=list)  # columns of a level and those as it
+    weights: list[int] = field(default_factory=list)  # how many levels and columns these are
+    coded: bool = False  # whether there is a table of more than one symbol
+
+
+def read_event_model(events: Events, segment: Segment, first: int) -> EventModel:
+    section = read_section(events.file, MODEL, *segment.model, events.limit)
+    payload, layout = section.payload, events.layout
+    payload.require((section.offset, section.number) == (first, 0), "place")
+    model = EventModel(layout, payload.varint(), payload.varint(), payload.varint())
+    payload.require(1 <= model.events <= 65536, "events of a packet")
+    payload.require(model.values <= 1 << 24, "values of a packet")
+    payload.require(model.texts <= 1 << 28, "texts of a packet")
+    read_words(payload, model)
+    read_same_levels(payload, model)
+    read_same_columns(payload, model)
+    check_texts(payload, model)
+    room = 1 << 26
+    for at in range(len(layout.columns)):
+        model.coders.append(read_coder(payload, model, at) if model.columns[at] == at else None)
+        tables = list(filter(None, model.coders[-1].tables if model.coders[-1] else []))
+        room -= sum(len(table.parts) for table in tables)
+        payload.require(room >= 0, "size of the tables")
+        model.coded = model.coded or any(table.bits for table in tables)
+    payload.finish()
+    return model
+
+
+def read_words(payload: Cursor, model: EventModel) -> None:
+    model.numbers = [column.number for column in model.layout.columns]
+    for column in model.layout.texts:
+        how = payload.fixed(1)
+        payload.require(how <= AS_ANOTHER, "how texts are told")
+        if how != AS_BYTES:
+            model.numbers[column] = U32
+            model.words[column] = read_vocabulary(payload) if how == BY_WORDS else None
+
+
+def read_vocabulary(payload: Cursor) -> list[bytes]:
+    count = payload.varint()
+    payload.require(count <= 1 << 16, "count of words")
+    lengths = [payload.varint() for _ in range(count)]
+    payload.require(all(1 <= length <= 1 << 16 for length in lengths), "length of a word")
+    payload.require(sum(lengths) <= 1 << 22, "length of the words")
+    return [payload.take(length) for length in lengths]
+
+
+def read_same_levels(payload: Cursor, model: EventModel) -> None:
+    levels, same = model.layout.levels, model.levels
+    same.append(0)
+    for at in range(1, len(levels)):
+        back = payload.varint()
+        payload.require(back < at, "level of the same items")
+        same.append(same[at - back] if back else at)
+        parents = levels[at].parent, levels[same[at]].parent
+        payload.require(back == 0 or (
+            same[at] > 0 and same[parents[0]] == same[parents[1]]), "level of the same items")
+    model.together = [[] for _ in levels]
+    for at, column in enumerate(model.layout.columns):
+        model.together[same[column.level]].append(at)
+    model.weights = [len(columns) for columns in model.together]
+    for level in same:
+        model.weights[level] += 1
+
+
+def read_same_columns(payload: Cursor, model: EventModel) -> None:
+    columns, same = model.layout.columns, model.columns
+    for at, column in enumerate(columns):
+        back = payload.varint()
+        payload.require(back <= at, "column of the same values")
+        same.append(at - back)
+        if back:
+            other = at - back
+            payload.require(same[other] == other, "column of the same values")
+            payload.require(model.numbers[other] == model.numbers[at], "number of the same values")
+            payload.require(same_level(model, other, column.level), "level of the same values")
+
+
+def same_level(model: EventModel, column: int, level: int) -> bool:
+    return model.levels[model.layout.columns[column].level] == model.levels[level]
+
+
+def check_texts(payload: Cursor, model: EventModel) -> None:
+    """Where texts are those of another column, that is told by words, and as many of each."""
+    for column, words in model.words.items():
+        if words is None:
+            other = model.columns[column]
+            payload.require(model.words.get(other) is not None, "column of the same texts")
+            payload.require(model.columns[column - 1] == model.columns[other - 1],
+                            "words of the same texts")
+
+
+def read_coder(payload: Cursor, model: EventModel, own: int) -> Coder:
+    base, first, first_bits = payload.fixed(1), 0, 0
+    payload.require(base <= EXCLUSIVE_OR, "base")
+    if base:
+        first, first_bits = payload.varint(), payload.fixed(1)
+    copies = read_copies(payload, model, own)
+    maps = [read_map(payload, model.numbers[own]) for _ in range(payload.varint())]
+    payload.require(not base or (len(copies), len(maps)) == (0, 1), "copies or maps with a base")
+    if base:
+        payload.require(first + (1 << first_bits) <= 1 << maps[0].bits, "first value")
+    bins = [(which, *bounds) for which in maps for bounds in read_bins(payload, which.bits)]
+    escape = payload.fixed(1)
+    payload.require(escape <= 1, "escape")
+    symbols = len(copies) + len(bins) + escape
+    named = [payload.varint() for _ in range(payload.fixed(1))]
+    payload.require(len(set(named)) == len(named) <= 7, "named symbols")
+    payload.require(all(symbol < symbols for symbol in named), "named symbol")
+    context, column = read_context(payload, model, own)
+    there = payload.fixed(1)
+    payload.require(context != NOTHING or there <= 1, "tables without a context")
+    tables = [read_shares(payload, symbols) if there >> at & 1 else None
+              for at in range(MOST_CONTEXTS)]
+    classes = {symbol: at for at, symbol in enumerate(named)}
+    return Coder(base, first, first_bits, copies, bins, maps, symbols, classes, context, column, tables)
+
+
+def read_copies(payload: Cursor, model: EventModel, own: int) -> list[tuple[int, int]]:
+    copies, level = [], model.layout.columns[own].level
+    for _ in range(payload.varint()):
+        column, ahead = payload.varint(), payload.fixed(1)
+        payload.require(column <= own and same_level(model, column, level), "column of a copy")
+        payload.require(model.numbers[column] == model.numbers[own], "number of a copy")
+        payload.require(ahead < (8 if column == own else 16), "item of a copy")
+        copies.append((column, ahead - 8))
+    return copies
+
+
+def read_map(payload: Cursor, number: int) -> Map:
+    kind = payload.fixed(1)
+    payload.require(kind <= STEPS and (kind == SHIFTED or number >= F16), "map")
+    if kind == STEPS:
+        low, step = struct.unpack("<dd", payload.take(16))
+        return Map(kind, number, DECIMAL_BITS, 0, low, step)
+    of = payload.fixed(1)
+    if kind == DECIMAL:
+        payload.require(of <= 22, "places")
+        return Map(kind, number, DECIMAL_BITS, step=float(10 ** of))
+    payload.require(of < 8 * SIZES[number], "shift")
+    return Map(kind, number, 8 * SIZES[number] - of, of)
+
+
+def read_bins(payload: Cursor, limit: int) -> list[tuple[int, int]]:
+    """The first integer of each, and its bits."""
+    bins, end, last = [], 0, 64
+    for _ in range(payload.varint()):
+        bits, gap = payload.fixed(1), payload.varint()
+        start = end + (gap << min(bits, last))
+        end, last = start + (1 << bits), bits
+        payload.require(start % (1 << bits) == 0 and end <= 1 << limit, "bin")
+        bins.append((start, bits))
+    return bins
+
+
+def read_context(payload: Cursor, model: EventModel, own: int) -> tuple[int, int]:
+    """What tables are chosen by, and the column of that."""
+    context, column, level = payload.fixed(1), 0, model.layout.columns[own].level
+    payload.require(context <= PLACE, "context")
+    if context == ANOTHER_COLUMN:
+        column, parent = payload.varint(), model.layout.levels[level].parent
+        payload.require(column < own, "column of the context")
+        above = parent >= 0 and same_level(model, column, parent)
+        payload.require(above or same_level(model, column, level), "level of the context")
+    return context, column
+
+
+def read_shares(payload: Cursor, symbols: int) -> Table:
+    bits = payload.fixed(1)
+    payload.require(bits <= 10, "parts of a table")
+    parts: list[tuple[int, int, int]] = []
+    symbol = 0
+    while symbol < symbols:
+        count = payload.varint()
+        payload.require(count <= (1 << bits) - len(parts), "parts of a symbol")
+        payload.require(bits == 0 or count < 1 << bits, "table of one symbol")
+        parts += [(symbol, count, before) for before in range(count)]
+        symbol += 1 if count else 1 + payload.varint()
+    payload.require(symbol == symbols and len(parts) == 1 << bits, "sum of the parts")
+    return Table(bits, parts)
+
+
+# Packets
+
+class Symbols:
+    """What a packet holds: symbols from the front on, bits from the end backward."""
+
+    def __init__(self, packet: Cursor, coded: bool):
+        self.packet, self.taken, self.state = packet, 0, 1 << 16
+        if coded:
+            self.state = packet.fixed(4)
+            packet.require(self.state >= 1 << 16, "number before the first symbol")
+
+    def symbol(self, table: Table) -> int:
+        symbol, count, before = table.parts[self.state & (1 << table.bits) - 1]
+        if table.bits:
+            self.state = count * (self.state >> table.bits) + before
+            if self.state < 1 << 16:
+                self.state = self.state << 16 | self.packet.fixed(2)
+        return symbol
+
+    def bits(self, count: int) -> int:
+        data, end = self.packet.data, self.taken + count
+        first, last = self.taken // 8, (end + 7) // 8
+        self.packet.require(last <= len(data), "ends too early")
+        value = int.from_bytes(data[len(data) - last:len(data) - first], "big")
+        value = value >> self.taken % 8 & (1 << count) - 1
+        self.taken = end
+        return value
+
+    def finish(self) -> None:
+        packet = self.packet
+        packet.require(self.state == 1 << 16, "number behind the last symbol")
+        packet.require(self.bits(-self.taken % 8) == 0, "bits of the last byte")
+        packet.require(packet.at + self.taken // 8 == len(packet.data), "length")
+
+
+class Decoder:
+    """Of one packet."""
+
+    def __init__(self, model: EventModel, packet: Cursor, events: int):
+        self.model, self.packet, self.room = model, packet, model.values
+        columns, levels = model.layout.columns, model.layout.levels
+        self.symbols = Symbols(packet, model.coded)
+        self.values: list[list[int]] = [[] for _ in columns]
+        self.classes: list[list[int]] = [[] for _ in columns]
+        # Of each level for each item the one above that it is in, and which in its list it is.
+        self.above: list[list[int]] = [[] for _ in levels]
+        self.places: list[list[int]] = [[] for _ in levels]
+        for level, same in enumerate(model.levels):
+            self.decode_level(level, same, self.counts(level) if level else [events])
+        texts = self.read_texts()
+        self.symbols.finish()
+        for column, of_column in texts.items():
+            self.values[column - 1] = [len(text) for text in of_column]
+            self.values[column] = list(b"".join(of_column))
+
+    def decode_level(self, level: int, same: int, counts: list[int]) -> None:
+        if same != level:
+            self.packet.require(counts == self.counts(same), "items of a level")
+            self.above[level], self.places[level] = self.above[same], self.places[same]
+            return
+        count = sum(counts)
+        self.room -= count * self.model.weights[level]
+        self.packet.require(self.room >= 0, "count of values")
+        self.above[level] = [item for item, many in enumerate(counts) for _ in range(many)]
+        self.places[level] = [place for many in counts for place in range(many)]
+        for column in self.model.together[level]:
+            self.decode_column(column, level)
+
+    def counts(self, number: int) -> list[int]:
+        level = self.model.layout.levels[number]
+        if level.counts is None:
+            return [level.items] * len(self.above[level.parent])
+        return self.values[level.counts]
+
+    def decode_column(self, own: int, level: int) -> None:
+        same = self.model.columns[own]
+        coder, bits = self.model.coders[same], 8 * SIZES[self.model.numbers[own]]
+        if same != own:
+            self.values[own], self.classes[own] = self.values[same], self.classes[same]
+            return
+        values, classes, copies, last = self.values[own], self.classes[own], 0, 0
+        for item in range(len(self.above[level])):
+            if coder.base and item == 0:
+                last = coder.first + self.symbols.bits(coder.first_bits)
+                values.append(coder.maps[0].number_of(last))
+                classes.append(OTHER_CLASS)
+                continue
+            table = coder.tables[self.context(coder, own, item, level, copies)]
+            self.packet.require(table is not None, "context without a table")
+            symbol = self.symbols.symbol(table)
+            classes.append(coder.classes.get(symbol, OTHER_CLASS))
+            at = symbol - len(coder.copies)
+            copies = copies + 1 if at < 0 else 0
+            if at < 0:
+                values.append(self.copied(coder.copies[symbol], item))
+            elif at == len(coder.bins):
+                values.append(self.symbols.bits(bits))
+                last = 0  # a number that is told by itself has no integer
+            else:
+                which, start, more = coder.bins[at]
+                last = based(coder.base, start + self.symbols.bits(more), last, which.bits)
+                values.append(which.number_of(last))
+        if self.model.numbers[own] == BOOL:
+            self.packet.require(max(values, default=0) <= 1, "boolean")
+
+    def copied(self, copy: tuple[int, int], item: int) -> int:
+        column, ahead = copy
+        self.packet.require(0 <= item + ahead < len(self.values[column]), "copy from outside")
+        return self.values[column][item + ahead]
+
+    def context(self, coder: Coder, own: int, item: int, level: int, copies: int) -> int:
+        if coder.context == ANOTHER_COLUMN:
+            if not same_level(self.model, coder.column, level):
+                item = self.above[level][item]
+            return self.classes[coder.column][item]
+        if coder.context == OWN_LAST:
+            return self.classes[own][-1] if item else OTHER_CLASS
+        if coder.context == COPIES:
+            return min(copies, MOST_CONTEXTS - 1)
+        return min(self.places[level][item], MOST_CONTEXTS - 1) if coder.context == PLACE else 0
+
+    def read_texts(self) -> dict[int, list[bytes]]:
+        """The texts of the columns that are told by words."""
+        texts, room = {}, self.model.texts
+        for column, words in self.model.words.items():
+            if words is None:
+                texts[column] = texts[self.model.columns[column]]
+                room -= sum(map(len, texts[column]))
+            else:
+                texts[column] = []
+                room = self.read_column(column, words, texts[column], room)
+            self.packet.require(room >= 0, "length of the texts")
+        return texts
+
+    def read_column(self, column: int, words: list[bytes], texts: list[bytes], room: int) -> int:
+        start, before = 0, b""
+        for count in self.values[column - 1]:
+            numbers = self.values[column][start:start + count]
+            if numbers[:1] == [PACKED_TEXT]:
+                self.packet.require(max(numbers[1:], default=0) <= 24, "packed text")
+                packed = Cursor(self.tell(numbers[1:], words, b"", len(self.packet.data)),
+                                f"{self.packet.what}: packed text", self.packet.here(), False)
+                length = packed.fixed(4)
+                packed.require(length <= room, "length")
+                before = decode(decode_zstd, packed.data[4:], length, packed.what, packed.here())
+            else:
+                before = self.tell(numbers, words, before, room)
+            texts.append(before)
+            room -= len(before)
+            start += count
+        return room
+
+    def tell(self, numbers: list[int], words: list[bytes], before: bytes, room: int) -> bytes:
+        """What the numbers of a text stand for."""
+        text = bytearray()
+        for number in numbers:
+            if number >= FIRST_WORD:
+                self.packet.require(number - FIRST_WORD < len(words), "word")
+                text += words[number - FIRST_WORD]
+            elif number >= FIRST_REPEAT:
+                end = len(text) + number - FIRST_REPEAT + 1
+                self.packet.require(end <= len(before), "bytes of the text before")
+                text += before[len(text):end]
+            else:
+                self.packet.require(number < PACKED_TEXT, "number of a text")
+                text += self.packet.take(1 << number)
+            self.packet.require(len(text) <= room, "length of the texts")
+        return bytes(text)
+
+
+def based(base: int, integer: int, last: int, bits: int) -> int:
+    if base == DIFFERENCE:
+        return (last + integer - (1 << bits - 1)) % (1 << bits)
+    return integer ^ last if base == EXCLUSIVE_OR else integer
+
+
+# Segments
+
+def read_event_block(file: BinaryIO, position: int, length: int, limit: int) -> list[Cursor]:
+    """Its packets."""
+    require(4 < length <= LONGEST_EVENT_BLOCK, "length of a block", position)
+    data = read_at(file, position, length, limit, "block")
+    block = Cursor(data[:-4], "block", position)
+    checksum = crc32c(block.data, crc32c(position.to_bytes(8, "little")))
+    block.require(int.from_bytes(data[-4:], "little") == checksum, "checksum")
+    count, shortest, differ = block.varint(), block.varint(), block.fixed(1)
+    block.require(1 <= count <= 1 << 20, "count of packets")
+    block.require(differ <= 1, "how lengths are told")
+    lengths = [shortest] * count
+    if differ:
+        lengths = [shortest + more for more in read_sums(block, count)]
+        block.require(min(lengths) == shortest < max(lengths), "lengths of packets")
+    packets = [block.part(length, "packet") for length in lengths]
+    block.finish()
+    return packets
+
+
+def read_packet_page(events: Events, page: PacketPage, floor: int) -> Iterator[Cursor]:
+    """The packets of the blocks before it, which begin at the floor or behind it."""
+    section = read_section(events.file, PACKET_PAGE, page.position, page.stored, events.limit)
+    payload = section.payload
+    payload.require((section.offset, section.number) == (page.offset, page.number), "place")
+    back, count = payload.varint(), payload.varint()
+    payload.require(1 <= count <= MOST and count == page.blocks, "count of blocks")
+    payload.require(floor <= page.position - back, "blocks before their segment")
+    ends, packets = read_elias_fano(payload, count), read_elias_fano(payload, count)
+    payload.finish()
+    payload.require(ends[-1] == back and packets[-1] == page.packets, "sum of the blocks")
+    start = page.position - back
+    for first, end, before, until in zip([0, *ends], ends, [0, *packets], packets):
+        block = read_event_block(events.file, start + first, end - first, page.position)
+        require(len(block) == until - before, "count of packets", start + first)
+        yield from block
+
+
+def segment_packets(events: Events, segment: Segment, model: EventModel,
+                    floor: int) -> Iterator[list[list[int]]]:
+    """The values of each packet, column by column."""
+    left, blocks = segment.count, 0
+    count = sum(packets for _, packets, _, _ in segment.pages)
+    require(count == -(-left // model.events), "count of packets", floor)
+    for known in segment.pages:
+        page = PacketPage(segment.count - left, blocks, *known)
+        for packet in read_packet_page(events, page, floor):
+            many = min(left, model.events)
+            yield Decoder(model, packet, many).values
+            left -= many
+        floor, blocks = page.position + page.stored, blocks + page.blocks
+    if segment.key:
+        require(floor <= segment.key[0], "key page before its segment", segment.key[0])
+
+
+def all_packets(events: Events) -> Iterator[tuple[Segment, list[list[int]]]]:
+    models: dict[tuple[int, int], EventModel] = {}
+    floor = HEADER
+    for segment in events.segments:
+        if segment.model not in models:
+            require(floor <= segment.model[0], "model before its segment", segment.model[0])
+            models[segment.model] = read_event_model(events, segment, segment.first)
+            floor = sum(segment.model)
+        for values in segment_packets(events, segment, models[segment.model], floor):
+            yield segment, values
+        ends = [position + stored for _, _, position, stored in segment.pages]
+        floor = max(floor, *ends, sum(segment.key or ()))
+
+
+# Keys
+
+def key_hash(key: bytes) -> int:
+    value = FNV_START
+    for byte in key:
+        value = (value ^ byte) * FNV_PRIME & ALL_ONES
+    for factor in (MIX_FIRST, MIX_SECOND):
+        value = (value ^ value >> 33) * factor & ALL_ONES
+    return value ^ value >> 33
+
+
+def packet_keys(events: Events, values: list[list[int]]) -> list[bytes]:
+    """What is hashed of each event of a packet."""
+    keys: dict[int, bytes] = {}
+    for at in [events.layout.starts[key] for key in events.keys]:
+        column, start = events.layout.columns[at], 0
+        for event, value in enumerate(values[at]):
+            if column.role == COUNTS:
+                keys[event] = keys.get(event, b"") + bytes(values[at + 1][start:start + value])
+                start += value
+            keys[event] = keys.get(event, b"") + value.to_bytes(SIZES[column.number], "little")
+    return list(keys.values())
+
+
+def check_key_page(events: Events, segment: Segment, hashes: list[int]) -> None:
+    """Whether it tells of the events that have these hashes."""
+    section = read_section(events.file, KEY_PAGE, *segment.key, events.limit)
+    payload = section.payload
+    payload.require((section.offset, section.number) == (segment.first, 0), "place")
+    width, bits = payload.fixed(1), payload.fixed(1)
+    payload.require(segment.count <= 1 << width and width + bits <= 62, "bits")
+    keys = read_elias_fano(payload, segment.count)
+    payload.finish()
+    expected = sorted((value >> 64 - bits << width | number) + 1 for number, value in enumerate(hashes))
+    payload.require(keys == expected, "hashes")
+
+
+def events_manifest(events: Events) -> str:
+    """Reads and verifies everything."""
+    columns = events.layout.columns
+    counts, digests = [0] * len(columns), [blake3.blake3() for _ in columns]
+    hashes: dict[int, list[int]] = {segment.first: [] for segment in events.segments}
+    for segment, values in all_packets(events):
+        for at, column in enumerate(columns):
+            size = SIZES[column.number]
+            digests[at].update(b"".join(value.to_bytes(size, "little") for value in values[at]))
+            counts[at] += len(values[at])
+        hashes[segment.first] += map(key_hash, packet_keys(events, values))
+    for segment in events.segments:
+        if segment.key:
+            check_key_page(events, segment, hashes[segment.first])
+    lines = [f"events {events.count}"]
+    for column, count, digest in zip(columns, counts, digests):
+        number = NUMBERS[column.number]
+        lines.append(f"{column.path} {column.role} {number} {count} {digest.hexdigest()}")
+    return "\n".join(lines) + "\n"
+
+
+def check_events(path: Path) -> str | None:
+    with path.open("rb") as file:
+        same = events_manifest(open_events(file)).encode() == path.with_suffix(".columns").read_bytes()
+    return None if same else "another manifest"
+
+
 # The manifest, and what is compared with it
 
 def record_line(archive: Archive, record: Record) -> str:
@@ -1823,10 +2588,17 @@ def compare(path: Path) -> str | None:
     return None
 
 
+def any_manifest(file: BinaryIO) -> str:
+    header = file.read(HEADER)
+    if header[12:13] == bytes([EVENTS_FILE]):
+        return events_manifest(open_events(file))
+    return manifest(open_archive(file))
+
+
 def refuse(path: Path) -> str | None:
     with path.open("rb") as file:
         try:
-            manifest(open_archive(file))
+            any_manifest(file)
         except FormatError:
             return None
     return "was not refused"
@@ -1852,13 +2624,14 @@ def main(arguments: list[str]) -> int:
     match arguments:
         case ["--check", folder]:
             return test_all(folder, {"*.fiche": compare, "streams/*.gz": check_index,
-                                     "phrases/*.unit": check_phrases})
+                                     "phrases/*.unit": check_phrases,
+                                     "events/*.fiche": check_events})
         case ["--refuse", folder]:
             return test_all(folder, {"*.fiche": refuse})
         case [name] if not name.startswith("-"):
             try:
                 with open(name, "rb") as file:
-                    sys.stdout.write(manifest(open_archive(file)))
+                    sys.stdout.write(any_manifest(file))
             except (FormatError, OSError) as error:
                 print(f"{name}: {error}", file=sys.stderr)
                 return 1

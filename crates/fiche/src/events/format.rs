@@ -2,8 +2,9 @@
 //!
 //! # Events
 //!
-//! A file of kind 4: the header, then segments, then the footer. A *segment* is some events that were written together: its
-//! model, or none where that of a segment before is good for it; its blocks, of which up to 4,096 have a packet page behind them. An *event* is an
+//! A file of kind 4: the header, then segments, then the footer and the trailer. Who appends puts further segments behind the old trailer, and a whole new
+//! footer and trailer behind these; what is between means nothing any more. A *segment* is some events that were written together: its
+//! model, or none where that of a segment before is good for it, whose position the footer then repeats; its blocks, of which up to 4,096 have a packet page behind them; and its key page, if there are fields of a key. An *event* is an
 //! item of the highest level; a *packet* some events that are decoded from the first on; a *block* some packets, with a checksum.
 //!
 //! # Block of events
@@ -17,11 +18,12 @@
 //! | | packets | one behind the other |
 //! | 4 | checksum | CRC-32C of the block's position in the file as 8 bytes and then of all before this field |
 //!
-//! A block has 2^29 bytes at most.
+//! Entry `i` of the ends is the sum over packets 0 to `i` of their bytes, less the shortest's, plus one. A block has 2^29 bytes at most, with its checksum. All integers are little-endian.
 //!
 //! # Packet page
 //!
-//! A section of kind 12, not compressed. Its offset is the events of the segment before it, its number the blocks.
+//! A section of kind 12, not compressed. Its offset is the events of its segment, its number the blocks of its segment, that are before those that it tells of. The packets of a segment are all full but
+//! for the last one, which has what is left.
 //!
 //! | size | field | meaning |
 //! |---|---|---|
@@ -38,11 +40,12 @@
 //! | 1 | access | what reads were to be fast: 0: of single events; 1: of some; 2: of all. Writers that append go on so |
 //! | varint | packet | events of a packet, if somebody said how many; else 0 |
 //! | varint | key | fields that events are found by |
-//! | for each | field | varint: its number; they are in order, and neither is one but a number, a text or bytes |
+//! | for each | field | varint: its number, from 0 on; they increase, and are of a number, a boolean, a text or bytes |
 //! | varint | segments | how many |
 //! | for each | segment | varint: events, 1 or more; varint, varint: position and length of its model's section, of kind 2; if there are fields of a key varint, varint: position and length of its key page; varint: pages; for each varint: blocks, varint: packets, varint, varint: position and length of its section |
 //!
-//! The section is not compressed. A model's section has as its offset the events before the first segment that has it.
+//! A section of kind 8, not compressed. Its offset is all events, its number 0. The section of a model of events has as its offset the events before the first segment that has it, its number
+//! is 0, and it may be compressed; what other models begin with, a coding, it has not.
 
 use super::keys;
 use super::schema::Schema;

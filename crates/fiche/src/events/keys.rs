@@ -2,17 +2,17 @@
 //!
 //! # Key page
 //!
-//! A section of kind 13, not compressed. Its offset is the events of all segments before, its number 0.
+//! A section of kind 13, not compressed. Its offset is the events of all segments before its own, its number 0.
 //!
 //! | size | field | meaning |
 //! |---|---|---|
-//! | 1 | width | bits of the number of an event in the segment |
+//! | 1 | width | bits of the number of the last event in the segment, from 0 on |
 //! | 1 | bits | of a hash; both together are up to 62 |
 //! | | keys | an Elias-Fano sequence, one for each event: one more than its hash, above the bits of its number |
 //!
 //! The *hash* of an event is made of the values of its key's fields, one behind the other: of a number its bytes, the lowest first; of a text or
 //! bytes these, and then how many they are as 4 bytes. From 14695981039346656037 on, each byte is xored to the lowest of it, and it is multiplied by
-//! 1099511628211 (FNV-1a, 64 bits). Then it is xored with itself shifted right by 33, multiplied by
+//! 1099511628211, modulo 2^64 as all that follows (FNV-1a, 64 bits). Then it is xored with itself shifted right by 33, multiplied by
 //! 18397679294719823053, xored so again, multiplied by 14181476777654086739, and xored so a last time. Its highest bits are those that are kept.
 
 use super::batch::Batch;

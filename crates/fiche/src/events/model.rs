@@ -2,19 +2,21 @@
 //!
 //! # Model of events
 //!
-//! A *column of texts* has what texts, bytes and lists of whole numbers of 1 byte from 0 on have, if nothing else is on its level or below it: the column
+//! A *column of texts* is one of whole numbers of 1 byte from 0 on that has the level of the items of a list, a text or bytes for itself, without another level below: so is that of a list of records with one such field. The column
 //! before it has their lengths. It may be told by words. From here on its values then are the numbers of these, of 4 bytes each, and the counts in the column before it are how many of
 //! them each text is; so in all that follows "columns", "values" and "items" are those with words, not those of the schema.
 //!
 //! | size | field | meaning |
 //! |---|---|---|
 //! | varint | events | in a packet, 1 to 65,536; fewer in the last of a segment |
-//! | varint | values | that a packet has at most, up to 2^24: those of all columns, and one for each item of each level |
+//! | varint | values | that a packet has at most, up to 2^24: those of all columns, and one for each item of each level, whether they have their own or those of others |
 //! | varint | texts | bytes that the texts of a packet have at most that are told by words, up to 2^28 |
-//! | for each | column of texts | 1: 0: its bytes are told as they are; 1: by words; then its vocabulary; 2: its texts are those of the column that its values are the same as, which is told by words |
-//! | for each | level but the first | varint: 0, or how many levels back the one is that has the same items: as many for each item above, which are on the same level, or one that has the same |
-//! | for each | column | varint: 0, or how many columns back the one is that has the same values, on the same level or one that has the same items; never one that is such itself |
-//! | for each | column of its own | its coder; the tables of all have 2^26 parts at most |
+//! | for each | column of texts | 1: 0: its bytes are told as they are; 1: by words; then its vocabulary; 2: its texts are those of the column that its values are the same as, which is of kind 1 |
+//! | for each | level but the first | varint: 0, or how many levels back the one is that has the same items: both are of arrays as long, or of lists (texts, bytes), or of one or none, whose counts are the same column or one that has the same values; the levels above are the same, or one has its items with the other; never one that has its own with another |
+//! | for each | column | varint: 0, or how many columns back the one is that has the same values, of the same numbers, on the same level; never one that is such itself |
+//! | for each | column of its own | its coder; the tables of all have 2^26 parts at most, added up |
+//!
+//! From here on levels that have the same items are one: the columns of both are on it, in the order of their numbers, at the place of the first, and "the same level" and "the level above" are meant so.
 
 use std::sync::Arc;
 

@@ -2,12 +2,12 @@
 //!
 //! # Packet
 //!
-//! Symbols from the front on, bits from the end backward; the bits fill up their last byte with zeros. Both are in the order in
+//! Symbols from the front on, bits from the end backward, as under "Stored bytes of a block": the first bit is the lowest of the last byte, numbers have their lowest bit first, and zeros fill up the byte that is the foremost of them. Both are in the order in
 //! which a packet is decoded: level by level, and of each column by column, all values of the packet's items. Levels and columns that have
 //! the same items or values as others are left out. Between the two lie the bytes that are
-//! stored as they are: those of each column of words in turn that has texts of its own, text by text. The first value of a column with a base has no symbol, but the bits of its place above the first integer.
+//! stored as they are: those of each column of words in turn that is of kind 1, text by text. Nothing else lies there. The first value of a column with a base has no symbol, but the bits of its place above the first integer.
 //!
-//! Symbols are coded by asymmetric numeral systems: 4 bytes, a number; then words of 2 bytes, to the end of the symbols. A table
+//! Symbols are coded by asymmetric numeral systems, the parts of each behind those of the one before it from part 0 on: 4 bytes, a number; then words of 2 bytes, to the end of the symbols. A table
 //! of two to the `n` parts gives a symbol by the lowest `n` bits of the number, in whose parts they are: the number becomes the
 //! symbol's parts times the rest of the number, plus how many parts of the symbol were before. Where it is below 2^16 then, a word follows
 //! below its bits. Before the first symbol it is 2^16 or more, behind the last one it is 2^16. Tables of one symbol take nothing; where a

@@ -24,13 +24,15 @@
 //! | 36 | text | |
 //! | 37 | bytes | |
 //!
-//! Types lie within one another up to 16 deep, and have fewer than 65,536 columns, whose paths have no more than 2^24 bytes together.
+//! Below the type of a field of the events others lie up to 16 deep, and there are fewer than 65,536 columns, whose paths have no more than 2^24 bytes together: a path is the names down to a column, with `.`
+//! between them, and `[]` behind what is a list, an array, a text or bytes and `?` behind one or none where it is a column of its items.
 //!
 //! The *columns* are what is left when lists, arrays and records are taken apart, in the order of the fields: of a number its values;
 //! of one or none whether it is there, as a boolean, and the columns of the one; of a list its counts, how many items each has, as
 //! numbers of 4 bytes, and the columns of its items; of an array those of its items; of a record those of its fields; of text and
 //! bytes their lengths, as counts, and their bytes, as numbers of 1 byte. A column has its values on a *level*: that of the events,
-//! or of the items of a list or array, or of what is there or not, each of which is on a level of its own; fields of a record are on the record's.
+//! or of the items of a list or array, or of what is there or not, each of which is on a level of its own; fields of a record are on the record's. What is there has an item, what is not none.
+//! Columns and levels are numbered from 0 on, in that order: a level where its first column is.
 
 use crate::error::{Error, Result};
 use crate::wire::{Put, Take};

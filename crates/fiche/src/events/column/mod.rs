@@ -5,38 +5,40 @@
 //! | size | field | meaning |
 //! |---|---|---|
 //! | 1 | base | 0: values are coded by themselves; 1: by what they differ from the one before in the packet; 2: by their exclusive or with that |
-//! | varint, 1 | first | with a base: the integer of a packet's first value is this plus so many bits; no symbol tells of it |
+//! | varint, 1 | first | with a base: an integer, and how many bits: the integer of a packet's first value is the sum of the two; no symbol tells of it |
 //! | varint | copies | how many; 0 with a base |
-//! | for each | copy | varint: a column of the same level, up to this one; 1: how many items ahead, plus 8, less than 16; of itself less than 8 |
+//! | for each | copy | varint: the number of a column of the same level and the same numbers, up to this one; 1: how many items ahead, plus 8, less than 16; of itself less than 8 |
 //! | varint | maps | how many, 1 with a base |
 //! | for each | map | see below |
 //! | | bins | of each map, see below |
 //! | 1 | escape | 1: there is one; else 0 |
 //! | 1 | named | how many symbols have a class of their own, up to 7 |
 //! | for each | symbol | varint |
-//! | 1 | context | what a value's table is chosen by: 0 nothing; 1 the class that the same item, or the item that it is in on the level above, has in another column; 2 that of its own last; 3 how many symbols have been copies since the last that was none; 4 the number of the item in its list |
-//! | varint | column | of context 1: on the same level and before this one, or on the level above |
-//! | 1 | tables | a bit for each context, the lowest for 0: whether it has a table |
+//! | 1 | context | what a value's table is chosen by: 0 nothing; 1 the class that the same item, or the item that it is in on the level above, has in another column; 2 that of its own last; 3 how many symbols have been copies since the last that was none; 4 the number of the item in its list or array, or of the event in its packet, from 0 on |
+//! | varint | column | of context 1: its number; on the same level and before this one, or on the level above |
+//! | 1 | tables | a bit for each context, the lowest for 0: whether it has a table; one without does not come |
 //! | for each | shares | of all symbols |
 //!
-//! A *map* makes integers of numbers. One byte tells which, and what follows it what of:
+//! A *map* makes integers of numbers, as many as have the bits that are given. One byte tells which, and what follows it what of:
 //!
-//! | byte | what follows | integer |
-//! |---|---|---|
-//! | 0 | 1: shift | the number without so many lowest bits, which are zero; of whole numbers with a sign the highest bit is turned over, of floating point numbers too where it is 0, and all bits where it is 1 |
-//! | 1 | 1: places | 2^53 plus a floating point number times 10 to so many, which divided by that and rounded is the number again |
-//! | 2 | 8, 8: low, step | how many steps from the lowest to a floating point number: times the step, rounded, plus the lowest, rounded, it is the number again |
+//! | byte | what follows | bits | integer |
+//! |---|---|---|---|
+//! | 0 | 1: shift | those of the number, less these | the number without so many lowest bits, which are zero; of what is left of whole numbers with a sign the highest bit is turned over, of floating point numbers too where it is 0, and all bits where it is 1 |
+//! | 1 | 1: places, up to 22 | 54 | 2^53 plus a floating point number times 10 to so many, which divided by that and rounded is the number again |
+//! | 2 | 8, 8: low, step | 32 | how many steps from the lowest to a floating point number: times the step, rounded, plus the lowest, rounded, it is the number again |
 //!
-//! *Bins* are a varint, how many, and for each: 1: bits; varint: what lies between it and the bin before, or 0, in units of the smaller one of
-//! both. A bin holds two to its bits integers, the first of which is a multiple of that.
+//! A number has as many bits as its bytes, a boolean 1.
+//!
+//! *Bins* are a varint, how many, which may be 0, and for each: 1: bits; varint: what lies between it and the bin before, in units of the smaller one of
+//! both; for the first one what lies before it, in units of itself. A bin holds two to its bits integers, the first of which is a multiple of that, and no more than the map has.
 //!
 //! The *symbols* are the copies, then the bins, map by map, then the escape. Copies are of the value that is so many items ahead in that
-//! column. A bin is followed by the place in it, in as many bits as it has; an escape by the number itself, in all its bits. With a base the integer
-//! of a bin is the difference, plus half of all integers that the map has, modulo these, or the exclusive or; a value before that has no integer counts as the integer 0. The *class* of a symbol is its place among the named ones; of
-//! all others, and before the first, it is 7. A value without a symbol, the first with a base, has that class, too. Contexts that count stop at 7.
+//! column, through all lists of the packet; it is there. A bin is followed by the place in it, in as many bits as it has; an escape by the number itself, in all its bits. With a base the integer
+//! of a bin is the difference, plus half of all integers that the map has, modulo these, or the exclusive or; behind a value that was told by the escape the integer before counts as 0, even if the map has one for it. The *class* of a symbol is its place among the named ones; of
+//! all others, and before the first, it is 7. A value without a symbol, the first with a base, has that class, too. Contexts that count begin at 0 and stop at 7.
 //!
-//! Arithmetic of floating point numbers is in 8 bytes, rounded to those of the number last. *Shares* are how often symbols are expected: 1: two to this, up to 1,024, are all parts, 0 where there is one symbol only; then for each symbol a varint, its parts, and behind
-//! one of 0 how many more of 0 follow.
+//! Arithmetic of floating point numbers is in 8 bytes, rounded to those of the number last, to the nearest, of two that are as near to the even one. *Shares* are how often symbols are expected: 1: two to this is how many parts there are, up to 1,024, and 0 where one symbol has them all; then for each symbol a varint, its parts, and behind
+//! one of 0 a varint: how many more symbols follow that have 0, and are left out.
 
 pub(crate) mod bins;
 pub(crate) mod grid;

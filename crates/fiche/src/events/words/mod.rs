@@ -12,9 +12,9 @@
 //! | number | bytes |
 //! |---|---|
 //! | 0 to 24 | two to so many, the next of those stored between the symbols and the bits of the packet |
-//! | 25 | as the first of a text, of which all others are up to 24: what these stand for is not the text, but its length as 4 bytes, and the text as a frame of zstd without its magic number |
-//! | 32 to 255 | so many less 31, those that the text before it in the same packet has at this place, so far from its first byte |
-//! | from 256 on | the word of the vocabulary, the first of which has 256 |
+//! | 25 | as the first of a text, of which all others are up to 24: what these stand for is not the text, but its length as 4 bytes, and the text as a frame of zstd as under "Codecs" |
+//! | 32 to 255 | so many less 31, those that the text before it in the column and the packet has at this place, so far from its first byte: it has as many there |
+//! | from 256 on | the word of the vocabulary, the first of which has 256; others are refused, as 26 to 31 are |
 //!
 //! # Vocabulary
 //!
