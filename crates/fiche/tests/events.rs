@@ -1020,7 +1020,7 @@ fn numbers() -> (Schema, Batch) {
         for name in ["constant", "again"] {
             batch.put(value(name), &[-7i16]).unwrap();
         }
-        batch.put(value("counter"), &[1 << 40 | i * 3]).unwrap();
+        batch.put(value("counter"), &[(1 << 40) + i * 3]).unwrap();
         batch.put(value("flag"), &[i % 5 == 0]).unwrap();
         batch.put(value("decimal"), &[(random.below(9000) as f64 - 4000.0) / 1000.0]).unwrap();
         batch.put(value("price"), &[random.below(500) as f32 / 100.0]).unwrap();
@@ -1056,7 +1056,7 @@ fn numbers() -> (Schema, Batch) {
             batch.put(value("maybe?"), &[random.below(40) as i64 - 20]).unwrap();
         }
         batch.put(value("small"), &[(i / 9) as u8]).unwrap();
-        batch.put(value("xor"), &[0xABCD_0000u32 | 1 << (i % 16)]).unwrap();
+        batch.put(value("xor"), &[0xABCD_0000u32 + (1 << (i % 16))]).unwrap();
     }
     batch.check().unwrap();
     (schema, batch)

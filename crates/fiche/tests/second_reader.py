@@ -1780,6 +1780,7 @@ def check_phrases(path: Path) -> str | None:
 
 NUMBERS = ("Bool", "U8", "U16", "U32", "U64", "I8", "I16", "I32", "I64", "F16", "F32", "F64")
 SIZES = (1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8)
+BITS = (1, *(8 * size for size in SIZES[1:]))
 BOOL, U8, U32, I8, F16 = 0, 1, 3, 5, 9
 FLOATS = ("<e", "<f", "<d")
 ONE_OR_NONE, LIST, ARRAY, RECORD, TEXT, BYTES = range(32, 38)
@@ -2174,8 +2175,8 @@ def read_map(payload: Cursor, number: int) -> Map:
     if kind == DECIMAL:
         payload.require(of <= 22, "places")
         return Map(kind, number, DECIMAL_BITS, step=float(10 ** of))
-    payload.require(of < 8 * SIZES[number], "shift")
-    return Map(kind, number, 8 * SIZES[number] - of, of)
+    payload.require(of < BITS[number], "shift")
+    return Map(kind, number, BITS[number] - of, of)
 
 
 def read_bins(payload: Cursor, limit: int) -> list[tuple[int, int]]:
@@ -2293,7 +2294,7 @@ class Decoder:
 
     def decode_column(self, own: int, level: int) -> None:
         same = self.model.columns[own]
-        coder, bits = self.model.coders[same], 8 * SIZES[self.model.numbers[own]]
+        coder, bits = self.model.coders[same], BITS[self.model.numbers[own]]
         if same != own:
             self.values[own], self.classes[own] = self.values[same], self.classes[same]
             return
