@@ -36,7 +36,7 @@ pub enum Verb {
 
 /// List files of ROOT, and repack them: by Python's package, with uproot
 ///
-/// Runs python3 -m fiche.events.root, or another Python that FICHE_PYTHON names: pip install 'fiche[root]'.
+/// Runs python3 -m fiche.events.root, or another Python that FICHE_PYTHON names. It wants uproot.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct RootArgs {

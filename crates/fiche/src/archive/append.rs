@@ -41,8 +41,8 @@ use crate::wire::crc32c;
 /// ```
 ///
 /// # Errors
-/// Those of opening and of `add`; [`Error::Busy`] when another process is appending
-/// to it; [`Error::Io`].
+/// Those of opening and of `add`; [`Error::Busy`](crate::Error::Busy) when another process is appending
+/// to it; [`Error::Io`](crate::Error::Io).
 pub fn append(
     path: &Path,
     options: &Options,
