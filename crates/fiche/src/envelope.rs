@@ -63,6 +63,7 @@
 //! | 11 | unit page |
 //! | 12 | packet page |
 //! | 13 | key page |
+//! | 14 | schema |
 //!
 //! # Trailer
 //!
@@ -148,6 +149,7 @@ pub(crate) enum Kind {
     UnitPage = 11,
     PacketPage = 12,
     KeyPage = 13,
+    Schema = 14,
 }
 
 impl Kind {
@@ -166,6 +168,7 @@ impl Kind {
             Kind::UnitPage => "unit page",
             Kind::PacketPage => "packet page",
             Kind::KeyPage => "key page",
+            Kind::Schema => "schema",
         }
     }
 }

@@ -38,11 +38,11 @@ CHECKSUM, BLOCK_CHECKSUM = 4, 0x66696300
 ARCHIVE_FILE, DICTIONARY_FILE, INDEX_FILE, EVENTS_FILE = 1, 2, 3, 4
 DICTIONARY, MODEL, CHAPTER_TABLE, RECORD_PAGE = 1, 2, 3, 4
 NODE, NAME_PAGE, FOOTER, DICTIONARY_PIECE, SPARE, UNIT_PAGE = 6, 7, 8, 9, 10, 11
-PACKET_PAGE, KEY_PAGE = 12, 13
+PACKET_PAGE, KEY_PAGE, SCHEMA = 12, 13, 14
 SECTIONS = {DICTIONARY: "dictionary", DICTIONARY_PIECE: "dictionary piece", MODEL: "model", SPARE: "spare",
             CHAPTER_TABLE: "chapter table", RECORD_PAGE: "record page", NODE: "node",
             NAME_PAGE: "name page", FOOTER: "footer", UNIT_PAGE: "unit page",
-            PACKET_PAGE: "packet page", KEY_PAGE: "key page"}
+            PACKET_PAGE: "packet page", KEY_PAGE: "key page", SCHEMA: "schema"}
 NO_NAMES, INCREASING, BY_NAME_PAGES = 0, 1, 2
 KINDS = ("data", "file", "directory", "symlink", "hardlink", "fifo", "character-device",
          "block-device", "item")
@@ -1865,8 +1865,7 @@ class Events:
 def open_events(file: BinaryIO) -> Events:
     section, limit = find_last_footer(file, EVENTS_FILE)
     footer = section.payload
-    fields = read_fields(footer, 1)
-    read_notes(footer)
+    fields = read_schema(file, footer.varint(), footer.varint(), limit)
     layout = lay_out(fields, footer)
     footer.require(footer.fixed(1) <= 2, "access")
     footer.varint()  # how many events somebody wanted in a packet
@@ -1899,6 +1898,16 @@ def read_keys(footer: Cursor, fields: Fields) -> list[int]:
 
 
 # The schema
+
+def read_schema(file: BinaryIO, position: int, length: int, limit: int) -> Fields:
+    section = read_section(file, SCHEMA, position, length, limit)
+    schema = section.payload
+    schema.require(section.number == 0 and len(schema.data) // 64 <= length, "number and length")
+    fields = read_fields(schema, 0)
+    read_notes(schema)
+    schema.finish()
+    return fields
+
 
 def read_text(cursor: Cursor) -> str:
     text = cursor.sized()

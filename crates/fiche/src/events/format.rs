@@ -36,7 +36,7 @@
 //!
 //! | size | field | meaning |
 //! |---|---|---|
-//! | | schema | of all events |
+//! | varint, varint | schema | position and length of its section |
 //! | 1 | access | what reads were to be fast: 0: of single events; 1: of some; 2: of all. Writers that append go on so |
 //! | varint | packet | events of a packet, if somebody said how many; else 0 |
 //! | varint | key | fields that events are found by |
@@ -48,15 +48,19 @@
 //! is 0, and it may be compressed; what other models begin with, a coding, it has not.
 
 use super::keys;
-use super::schema::Schema;
+use super::schema::{Layout, Schema};
+use crate::codec::Scratch;
 use crate::elias_fano::{EliasFano, Stored};
-use crate::envelope::{Kind, Section, SectionRef};
+use crate::envelope::{Kind, MAX_DECODED, Section, SectionRef};
 use crate::error::{Error, Place, Result};
+use crate::io::ReadAt;
 use crate::wire::{Put, Take, crc32c_of, load_u32};
 
 /// Blocks of a page at most.
 pub(super) const PAGE: usize = 4096;
 const CHECKSUM: usize = 4;
+/// A schema takes no less than this part of itself.
+const LEAST: usize = 64;
 /// Packets of a block at most, and bytes.
 const MOST_PACKETS: u64 = 1 << 20;
 const MOST_BYTES: u64 = 1 << 29;
@@ -82,7 +86,7 @@ pub(super) struct PageRef {
 /// What a file says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Footer {
-    pub schema: Schema,
+    pub schema: SectionRef,
     pub access: u8,
     pub packet: u64,
     /// Fields.
@@ -113,14 +117,17 @@ impl Footer {
         out
     }
 
-    pub fn parse(section: &Section) -> Result<Footer> {
+    /// The footer that lies there, and the schema that it leads to.
+    pub fn load(source: &dyn ReadAt, at: SectionRef) -> Result<(Footer, Schema, Layout)> {
+        let section = Section::load(source, at, Kind::Footer)?;
         let mut take = section.take("footer of events");
-        if !is_bare(section) {
+        if !is_bare(&section) {
             return Err(take.corrupt());
         }
-        let schema = Schema::take(&mut take)?;
-        let (access, packet) = (take.u8()?, take.varint()?);
+        let at = SectionRef::take(&mut take)?;
+        let schema = load_schema(source, at)?;
         let layout = schema.layout()?;
+        let (access, packet) = (take.u8()?, take.varint()?);
         let key = take.count(schema.fields.len() as u64)?;
         let mut fields: Vec<usize> = Vec::with_capacity(key);
         for _ in 0..key {
@@ -163,8 +170,37 @@ impl Footer {
             segments.push(SegmentRef { events, model, keys, pages });
         }
         take.end()?;
-        Ok(Footer { schema, access, packet, key, segments })
+        Ok((Footer { schema: at, access, packet, key, segments }, schema, layout))
     }
+}
+
+/// Appends the section of a schema that lies at `pos`.
+pub(super) fn put_schema(out: &mut Vec<u8>, pos: u64, schema: &Schema, scratch: &mut Scratch) {
+    let mut payload = Vec::new();
+    schema.put(&mut payload);
+    let start = out.len();
+    let is_small = payload.len() as u64 <= MAX_DECODED;
+    Section::put(out, pos, Kind::Schema, (0, 0), &payload, is_small.then_some(scratch));
+    if !is_likely(payload.len(), out.len() - start) {
+        out.truncate(start);
+        Section::put(out, pos, Kind::Schema, (0, 0), &payload, None);
+    }
+}
+
+/// Whether a schema may take so much less: what it takes in memory is no more than some times what it takes in the file.
+fn is_likely(payload: usize, stored: usize) -> bool {
+    payload / LEAST <= stored
+}
+
+fn load_schema(source: &dyn ReadAt, at: SectionRef) -> Result<Schema> {
+    let section = Section::load(source, at, Kind::Schema)?;
+    let mut take = section.take("schema of events");
+    if !is_likely(section.payload.len(), section.at.len as usize) {
+        return Err(take.corrupt());
+    }
+    let schema = Schema::take(&mut take)?;
+    take.end()?;
+    Ok(schema)
 }
 
 /// Footers and pages are not compressed: so what they take in memory is no more than some times what they take in the file.

@@ -49,6 +49,7 @@ struct Inner {
     how: (Access, Option<usize>),
     /// Fields of the key.
     key: Vec<usize>,
+    schema_at: SectionRef,
     source: Arc<dyn ReadAt>,
     schema: Schema,
     layout: Arc<Layout>,
@@ -189,6 +190,7 @@ fn with_scratch<T>(act: impl FnOnce(&mut Work, &mut Kept) -> Result<T>) -> Resul
 /// A file that a writer goes on behind.
 pub(super) struct Before {
     pub end: u64,
+    pub schema: SectionRef,
     pub access: Access,
     pub packet: Option<usize>,
     pub key: Vec<usize>,
@@ -218,11 +220,11 @@ impl Reader {
 
     /// With so many bytes of models that stay, and of others.
     fn with(source: Arc<dyn ReadAt>, most: u64, others: u64) -> Result<Reader> {
-        let (end, footer) = read_end(&source, Container::Events, |end| {
+        let (end, (footer, schema, layout)) = read_end(&source, Container::Events, |end| {
             let at = read_trailer(&source, end)?;
-            Footer::parse(&Section::load(&source, at, Kind::Footer)?)
+            Footer::load(&source, at)
         })?;
-        let layout = Arc::new(footer.schema.layout()?);
+        let layout = Arc::new(layout);
         let packet = usize::try_from(footer.packet).ok();
         let packet = packet.filter(|events| (1..=MOST_EVENTS).contains(events));
         let how = (Access::of(footer.access), packet);
@@ -244,7 +246,6 @@ impl Reader {
         let models = models.iter().map(|_| OnceLock::new()).collect();
         let wanted = vec![true; layout.columns().len()];
         let all = Columns { layout: layout.clone(), wanted, is_all: true };
-        let schema = footer.schema;
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let number = NUMBERS.fetch_add(1, Relaxed);
         let inner = Inner {
@@ -252,6 +253,7 @@ impl Reader {
             end,
             how,
             key: footer.key,
+            schema_at: footer.schema,
             source,
             schema,
             layout,
@@ -275,9 +277,16 @@ impl Reader {
 
     /// What a writer goes on behind.
     pub(super) fn before(&self) -> Before {
-        let Inner { end, how, key, segments, .. } = &*self.0;
+        let Inner { end, how, key, schema_at, segments, .. } = &*self.0;
         let segments = segments.iter().map(|segment| segment.about.clone()).collect();
-        Before { end: *end, access: how.0, packet: how.1, key: key.clone(), segments }
+        Before {
+            end: *end,
+            schema: *schema_at,
+            access: how.0,
+            packet: how.1,
+            key: key.clone(),
+            segments,
+        }
     }
 
     /// The last model, if there is one, and where it is.

@@ -2,6 +2,8 @@
 //!
 //! # Schema of events
 //!
+//! A section of kind 14, offset and number 0, which may be compressed, but not to less than a 64th of its payload.
+//!
 //! | size | field | meaning |
 //! |---|---|---|
 //! | | fields | see below |

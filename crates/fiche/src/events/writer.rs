@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::batch::Batch;
-use super::format::{Footer, PAGE, Page, PageRef, SegmentRef, put_block};
+use super::format::{Footer, PAGE, Page, PageRef, SegmentRef, put_block, put_schema};
 use super::keys::{self, Keys, Part};
 use super::model::Model;
 use super::reader::Reader;
@@ -145,6 +145,8 @@ pub struct Writer<W: Write> {
     out: W,
     pos: u64,
     schema: Schema,
+    /// Where it is, in a file that is appended to.
+    schema_at: Option<SectionRef>,
     layout: Arc<Layout>,
     options: Options,
     /// Fields of the key, and their columns.
@@ -213,6 +215,7 @@ impl Writer<Appending> {
             pos,
             pending: Batch::of(layout.clone()),
             schema,
+            schema_at: Some(before.schema),
             layout,
             options,
             key,
@@ -242,6 +245,7 @@ impl<W: Write> Writer<W> {
             out,
             pos: HEADER_LEN,
             schema,
+            schema_at: None,
             layout,
             options,
             key,
@@ -425,7 +429,17 @@ impl<W: Write> Writer<W> {
         let access = self.options.access.unwrap_or_default() as u8;
         let packet = self.options.packet.unwrap_or(0) as u64;
         let key = self.key.clone();
-        let footer = Footer { schema: self.schema.clone(), access, packet, key, segments };
+        let schema = match self.schema_at {
+            Some(at) => at,
+            None => {
+                let mut section = Vec::new();
+                put_schema(&mut section, self.pos, &self.schema, &mut self.scratch);
+                let at = SectionRef { pos: self.pos, len: section.len() as u64 };
+                self.put(&section)?;
+                at
+            }
+        };
+        let footer = Footer { schema, access, packet, key, segments };
         let mut section = Vec::new();
         let payload = footer.payload();
         Section::put(&mut section, self.pos, Kind::Footer, (self.events, 0), &payload, None);
