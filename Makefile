@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV = target/venv
 
-.PHONY: demo test install lint unit features second-reader python wheel fuzz soak bench bench-deflate bench-rlz bench-archive bench-advise bench-remote bench-files bench-streams bench-extract bench-counts bless clean
+.PHONY: demo test install lint unit features second-reader python wheel fuzz soak bench bench-deflate bench-rlz bench-archive bench-advise bench-remote bench-files bench-streams bench-extract bench-events bench-counts bless clean
 
 demo:
 	cargo build --release -p fiche-cli
@@ -115,6 +115,15 @@ bench-streams:
 bench-extract:
 	cargo run --release --quiet -p fiche-bench -- extract $(ARGS) $(DATA) -o crates/fiche-bench/results
 
+# Events as the paper on ROOT's compression measures them, and trees of ROOT files beside uproot, Parquet, Lance, Vortex, ArrayRecord and
+# HDF5: DATA is a list of folders with such files.
+bench-events:
+	@sh tests/install.sh $(PYTHON) $(VENV) peers
+	cargo run --release --quiet -p fiche-bench -- events $(ARGS) -o crates/fiche-bench/results
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps .
+	$(VENV)/bin/python crates/fiche-bench/python/events.py $(DATA) --tiled 200 -o crates/fiche-bench/results \
+	    --timed uproot-HZZ-zlib.root,uproot-Zmumu-zlib.root,uproot-issue-85.root,uproot-issue412.root,uproot-hepdata-example.root,uproot-demo-double32.root,uproot-issue243-new.root
+
 bench-counts:
 	cargo run --release --quiet -p fiche-bench -- counts $(DATA) -o crates/fiche-bench/results/counts
 
@@ -123,6 +132,7 @@ bless:
 	FICHE_BLESS=1 cargo test --quiet -p fiche --test format_doc
 	FICHE_BLESS=1 cargo test --quiet -p fiche --test readme
 	FICHE_BLESS=1 cargo test --quiet -p fiche --test golden good_files_read
+	FICHE_BLESS=1 cargo test --quiet -p fiche --test phrases --test events golden
 	FICHE_BLESS=1 cargo test --quiet -p fiche --test golden bad_files
 
 clean:

@@ -48,10 +48,11 @@ if [ "${3:-}" = peers ]; then
     need mksquashfs squashfs-tools
     need squashfuse squashfuse
     need mkfs.erofs erofs-utils
-    for module in aiohttp indexed_gzip rapidgzip ratarmountcore; do
-        "$venv/bin/python" -c "import ${module%%[*}" 2>/dev/null ||
-            "$venv/bin/pip" install --quiet --disable-pip-version-check "$module" ||
-            echo "SKIP: the Python module $module could not be installed"
+    # Modules, and the packages that have them where these have other names.
+    for pair in aiohttp array_record h5py indexed_gzip lance:pylance rapidgzip ratarmountcore vortex:vortex-data; do
+        "$venv/bin/python" -c "import ${pair%%:*}" 2>/dev/null ||
+            "$venv/bin/pip" install --quiet --disable-pip-version-check "${pair##*:}" ||
+            echo "SKIP: the Python module ${pair%%:*} could not be installed"
     done
 fi
 if [ -x "$venv/bin/python" ]; then

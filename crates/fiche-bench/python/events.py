@@ -66,7 +66,8 @@ class Uproot:
 
     def __init__(self, table, source, folder):
         path, tree = source
-        self.tree = uproot.open(path)[tree]
+        # Else what was read once would come from memory.
+        self.tree = uproot.open(path, array_cache=None)[tree]
         self.names = [name for name in table.column_names if name in self.tree.keys(recursive=True, full_paths=True)]
         self.stored = None
 
@@ -356,11 +357,11 @@ def text(all_sizes, all_times):
               "From Python, one thread, files in memory or in the system's cache: a random event with all fields as a dictionary or what comes nearest, "
               f"{BATCH:,} random events as one table, all events as one table. ArrayRecord has bytes, which are pickled here; Vortex takes events in increasing order. "
               "Parquet's batch reads the whole file. Medians of rounds in which all of them come.", "",
-              "| file | who | stored | a random event, us | events a second, 3,000 together | all, events a second |", "|---|---|---|---|---|---|"]
+              "| file | tree | who | stored | a random event, us | events a second, 3,000 together | all, events a second |", "|---|---|---|---|---|---|---|"]
     for row in all_times:
         one = f"{row['one'] * 1e6:.1f}"
         batch = f"{BATCH / row['batch']:,.0f}" if row["batch"] else ""
-        lines.append(f"| {row['file']} | {row['who']} | {row['stored'] or ''} | {one} | {batch} | {row['events'] / row['scan']:,.0f} |")
+        lines.append(f"| {row['file']} | {row['tree']} | {row['who']} | {row['stored'] or ''} | {one} | {batch} | {row['events'] / row['scan']:,.0f} |")
     return "\n".join(lines) + "\n"
 
 

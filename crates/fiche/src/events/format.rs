@@ -53,7 +53,6 @@ use crate::codec::Scratch;
 use crate::elias_fano::{EliasFano, Stored};
 use crate::envelope::{Kind, MAX_DECODED, Section, SectionRef};
 use crate::error::{Error, Place, Result};
-use crate::io::ReadAt;
 use crate::wire::{Put, Take, crc32c_of, load_u32};
 
 /// Blocks of a page at most.
@@ -118,7 +117,10 @@ impl Footer {
     }
 
     /// The footer that lies there, and the schema that it leads to.
-    pub fn load(source: &dyn ReadAt, at: SectionRef) -> Result<(Footer, Schema, Layout)> {
+    pub fn load(
+        source: &dyn crate::io::ReadAt,
+        at: SectionRef,
+    ) -> Result<(Footer, Schema, Layout)> {
         let section = Section::load(source, at, Kind::Footer)?;
         let mut take = section.take("footer of events");
         if !is_bare(&section) {
@@ -192,7 +194,7 @@ fn is_likely(payload: usize, stored: usize) -> bool {
     payload / LEAST <= stored
 }
 
-fn load_schema(source: &dyn ReadAt, at: SectionRef) -> Result<Schema> {
+fn load_schema(source: &dyn crate::io::ReadAt, at: SectionRef) -> Result<Schema> {
     let section = Section::load(source, at, Kind::Schema)?;
     let mut take = section.take("schema of events");
     if !is_likely(section.payload.len(), section.at.len as usize) {
