@@ -13,7 +13,7 @@ use pyo3::types::{PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, intern};
 
 use crate::buffer::Buffer;
-use crate::error::{Failed, Result};
+use crate::error::{Failed, Result, from_python};
 use crate::options::threads;
 use crate::source;
 use crate::writer::Out;
@@ -331,10 +331,9 @@ impl EventReader {
         let report = py.detach(|| {
             self.events.report(|_| {
                 // Who presses Ctrl-C waits for no more than some packets.
-                Python::attach(|py| py.check_signals()).map_err(|_| invalid("stopped"))
+                Python::attach(|py| py.check_signals()).map_err(from_python)
             })
         });
-        py.check_signals()?;
         let report = report?;
         let columns = report.columns.iter().map(|column| {
             let record = PyDict::new(py);

@@ -306,6 +306,21 @@ def test_events_are_added_and_found(tmp_path):
     assert events.take([7, 1399, 7], out=out) is out and list(out["run"]) == [0, 139, 0]
     wide = events.take([700], out={"run": np.zeros(1, np.int64)})
     assert list(wide["run"]) == [70]
+    for wrong in (5, True, None):
+        with pytest.raises(ValueError, match="never"):
+            events.find(stream=wrong)
+    missing = written({"x": np.ma.masked_array([5.0, 1.0], [False, True])})
+    with pytest.raises(TypeError):
+        missing.take([0, 1], out={"x": np.zeros(2)})
+    pid = os.fork() if (child := fiche.events.append(path)) else 0
+    if pid == 0:
+        child.abort()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    child.extend(some(0, 10))
+    child.close()
+    assert len(fiche.events.open(path)) == 1410 and fiche.events.open(path)[1409]["run"] == 0
+    events = fiche.events.open(path)
     for wrong, error in [({"run": np.zeros(2, np.uint32)}, ValueError), ({"run": np.zeros(3, np.int8)}, TypeError),
                          ({"pt": np.zeros(3)}, TypeError), ({"px": np.zeros(3)}, KeyError)]:
         with pytest.raises(error):
@@ -569,6 +584,8 @@ def test_files_of_parquet_come_back(tmp_path, capsys):
     again = pq.read_table(back)
     assert again.to_pylist() == table.to_pylist() and again.schema.field("at").type == pa.timestamp("us")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["back.parquet", "in.parquet", "out.fiche"]
+    none = parquet.pack(tmp_path / "in.parquet", tmp_path / "no-columns", columns=[])
+    assert none["events"] == count == len(fiche.events.open(tmp_path / "no-columns"))
     some = parquet.pack(tmp_path / "in.parquet", tmp_path / "some", columns=["noise", "run"])
     assert some["fields"] == 2 and fiche.events.open(tmp_path / "some").keys() == ["noise", "run"]
     with pytest.raises(KeyError):

@@ -14,9 +14,12 @@ const BUFFER: usize = 1 << 20;
 /// The end of a file that is being added to. Its length is noted in its header and made durable before anything is written behind it, and a
 /// reader that finds no whole end reads up to there. Dropped before it is finished, the file is cut back to what it was; a crash leaves
 /// the old file, and whoever appends next removes what is behind it.
+#[must_use = "what was added counts only when this is finished"]
 #[derive(Debug)]
 pub struct Appending {
     file: File,
+    /// Who began: a child of it has the same file, and leaves it alone.
+    process: u32,
     /// Bytes of the file before, and those that are written.
     before: u64,
     written: u64,
@@ -74,7 +77,15 @@ impl Appending {
         file.set_len(before)?;
         file.write_all_at(&guard(before), GUARD_POS)?;
         file.sync_all()?;
-        Ok(Appending { file, before, written: before, buffer: Vec::new(), is_whole: false })
+        let process = std::process::id();
+        Ok(Appending {
+            file,
+            process,
+            before,
+            written: before,
+            buffer: Vec::new(),
+            is_whole: false,
+        })
     }
 
     /// Bytes of the file with what was added so far.
@@ -104,7 +115,9 @@ impl Appending {
         self.write_but(0)?;
         self.file.sync_all()?;
         self.is_whole = true;
-        self.clear()
+        // It counts. A guard that stays is that of a file that has a whole end.
+        let _ = self.clear();
+        Ok(())
     }
 
     /// Cuts the file back to what it was.
@@ -117,6 +130,9 @@ impl Appending {
     }
 
     fn cut(&self) -> Result<()> {
+        if self.process != std::process::id() {
+            return Ok(());
+        }
         // Nothing behind the old end means anything: the guard says so until it is gone.
         self.file.set_len(self.before)?;
         self.file.sync_all()?;

@@ -1188,3 +1188,54 @@ fn golden_events_stay_readable() {
         assert_eq!((now.schema(), now.key()), (reader.schema(), reader.key()), "{name}");
     }
 }
+
+#[test]
+fn texts_that_are_the_same_or_empty_are_added_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.fiche");
+    let names = ["one", "two", "none"];
+    let schema =
+        Schema::new(names.iter().map(|name| Field::new(*name, Type::Text)).collect()).unwrap();
+    let mut random = Random(25);
+    let mut lines = Vec::new();
+    let mut batch = |count: usize| {
+        let mut batch = Batch::new(&schema).unwrap();
+        for _ in 0..count {
+            let line = format!("user {} opened file {}", random.below(9), random.below(400));
+            batch.put_texts(0, &[&line]).unwrap();
+            batch.put_texts(2, &[&line]).unwrap();
+            batch.put_texts(4, &[""]).unwrap();
+            lines.push(line);
+        }
+        batch
+    };
+    std::fs::write(&path, write(&schema, &[batch(40_000)], Options::default())).unwrap();
+    for _ in 0..3 {
+        let mut writer = Writer::append(&path, Options::default()).unwrap();
+        writer.extend(&batch(2000)).unwrap();
+        writer.finish().unwrap().finish().unwrap();
+    }
+    let file = std::fs::read(&path).unwrap();
+    // Both columns are told by the same words still.
+    assert_eq!(models(&file), 1);
+    let reader = Reader::open(Arc::new(file)).unwrap();
+    for number in (0..46_000).step_by(777) {
+        let event = reader.event(number).unwrap();
+        for column in [1, 3] {
+            assert!(event.values::<u8>(column).eq(lines[number as usize].bytes()));
+        }
+        assert_eq!(event.bits(5).len(), 0);
+    }
+}
+
+#[test]
+fn keys_are_found_in_large_packets() {
+    let schema = Schema::new(vec![Field::new("run", Number::U32)]).unwrap();
+    let runs: Vec<u32> = (0..200_000).map(|i| i % 50).collect();
+    let mut batch = Batch::new(&schema).unwrap();
+    batch.put(0, &runs).unwrap();
+    let options = Options::default().access(Access::Scan).key(["run"]);
+    let reader = Reader::open(Arc::new(write(&schema, &[batch], options))).unwrap();
+    let expected: Vec<u64> = (0..4000).map(|i| i * 50 + 7).collect();
+    assert_eq!(reader.find(&[("run", &7u32.to_le_bytes())]).unwrap(), expected);
+}

@@ -206,7 +206,7 @@ fn load_schema(source: &dyn crate::io::ReadAt, at: SectionRef) -> Result<Schema>
 }
 
 /// Footers and pages are not compressed: so what they take in memory is no more than some times what they take in the file.
-fn is_bare(section: &Section) -> bool {
+pub(super) fn is_bare(section: &Section) -> bool {
     section.payload.len() as u64 <= section.at.len
 }
 

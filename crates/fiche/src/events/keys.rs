@@ -16,6 +16,7 @@
 //! 18397679294719823053, xored so again, multiplied by 14181476777654086739, and xored so a last time. Its highest bits are those that are kept.
 
 use super::batch::Batch;
+use super::format::is_bare;
 use super::packet::load;
 use super::schema::{Layout, Schema, Type};
 use crate::elias_fano::EliasFano;
@@ -175,9 +176,13 @@ impl Keys {
         Section::put(out, pos, Kind::KeyPage, (before, 0), &payload, None);
     }
 
-    /// Those of so many events.
-    pub fn parse(section: &Section, events: u64) -> Result<Keys> {
+    /// Those of so many events, behind so many.
+    pub fn parse(section: &Section, before: u64, events: u64) -> Result<Keys> {
         let mut take = section.take("key page");
+        // So each segment has its own.
+        if !is_bare(section) || (section.offset, section.number) != (before, 0) {
+            return Err(take.corrupt());
+        }
         let (width, bits) = (u32::from(take.u8()?), u32::from(take.u8()?));
         // Each takes more than a bit of what is there.
         let count = usize::try_from(events).ok().filter(|&n| n / 8 <= take.remaining());

@@ -14,7 +14,7 @@
 //! | for each | column of texts | 1: 0: its bytes are told as they are; 1: by words; then its vocabulary; 2: its texts are those of the column that its values are the same as, which is of kind 1 |
 //! | for each | level but the first | varint: 0, or how many levels back the one is that has the same items: both are of arrays as long, or of lists (texts, bytes), or of one or none, whose counts are the same column or one that has the same values; the levels above are the same, or one has its items with the other; never one that has its own with another |
 //! | for each | column | varint: 0, or how many columns back the one is that has the same values, of the same numbers, on the same level; never one that is such itself |
-//! | for each | column of its own | its coder; the tables of all have 2^26 parts at most, added up |
+//! | for each | column of its own | its coder; the tables of all have 2^26 parts at most, added up, and as many symbols, each counted once more for all contexts that its coder may have |
 //!
 //! From here on levels that have the same items are one: the columns of both are on it, in the order of their numbers, at the place of the first, and "the same level" and "the level above" are meant so.
 
@@ -30,6 +30,8 @@ use crate::wire::{Put, Take};
 pub(crate) const MOST_EVENTS: usize = 1 << 16;
 /// Parts of all tables at most.
 const MOST_PARTS: u64 = 1 << 26;
+/// Symbols of all coders at most, counted once and once more for each context that there may be.
+const MOST_SYMBOLS_OF_ALL: usize = 1 << 26;
 /// Values that a packet has at most.
 pub(crate) const MOST_VALUES: u64 = 1 << 24;
 
@@ -202,13 +204,21 @@ impl Model {
                 _ => return Err(take.corrupt()),
             }
         }
+        let mut symbols = 0;
         let coders: Result<Vec<Option<Coder>>> = layout
             .columns()
             .iter()
             .enumerate()
             .map(|(i, column)| {
-                let is_own = plan.columns[i] == i;
-                is_own.then(|| Coder::take(take, column.number)).transpose()
+                if plan.columns[i] != i {
+                    return Ok(None);
+                }
+                let coder = Coder::take(take, column.number)?;
+                symbols += coder.symbols() * (1 + coder.contexts());
+                if symbols > MOST_SYMBOLS_OF_ALL {
+                    return Err(take.corrupt());
+                }
+                Ok(Some(coder))
             })
             .collect();
         let model = Model { events, values, texts, words, same, plan, coders: coders? };

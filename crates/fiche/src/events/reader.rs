@@ -272,7 +272,7 @@ impl Reader {
     /// [`take`](Reader::take) are asked for at least a quarter of a MiB of them, as they are stored.
     #[must_use]
     pub fn threads(self, threads: usize) -> Reader {
-        Reader(self.0, threads.max(1))
+        Reader(self.0, threads.clamp(1, 256))
     }
 
     /// What a writer goes on behind.
@@ -407,9 +407,10 @@ impl Reader {
         let mut found = Vec::new();
         if fields.is_empty() || fields != self.0.key {
             let mut batch = Batch::of(layout.clone());
-            let mut next = 0;
+            let (mut next, step) =
+                (0, (self.len() / (self.0.end >> 20).max(1)).clamp(4096, 1 << 16));
             while next < self.len() {
-                let some = next..self.len().min(next + 4096);
+                let some = next..self.len().min(next + step);
                 self.read_into(some.clone(), &columns, &mut batch)?;
                 found.extend(keys::matching(&batch, &wanted).into_iter().map(|i| next + i as u64));
                 next = some.end;
@@ -418,25 +419,26 @@ impl Reader {
         }
         let hash = keys::hash_of(&wanted);
         for (segment, &first) in self.0.segments.iter().zip(&self.0.firsts) {
-            for event in self.keys(segment)?.find(hash) {
-                if event < segment.about.events {
-                    let event = first + event;
-                    let batch = self.read(event..event + 1, Some(&columns))?;
-                    found.extend(keys::matching(&batch, &wanted).first().map(|_| event));
-                }
+            let events = self.keys(segment, first)?.find(hash);
+            let events: Vec<u64> =
+                events.filter(|&event| event < segment.about.events).map(|i| first + i).collect();
+            // They come in order, and each packet is decoded once.
+            for some in events.chunks(4096) {
+                let batch = self.take(some, Some(&columns))?;
+                found.extend(keys::matching(&batch, &wanted).into_iter().map(|i| some[i]));
             }
         }
         Ok(found)
     }
 
     /// The keys of a segment of a file that has them.
-    fn keys<'a>(&self, segment: &'a Segment) -> Result<&'a Keys> {
+    fn keys<'a>(&self, segment: &'a Segment, before: u64) -> Result<&'a Keys> {
         if let Some(keys) = segment.keys.get() {
             return Ok(keys);
         }
         let at = segment.about.keys.ok_or_else(|| Error::invalid("a segment without keys"))?;
         let section = Section::load(&self.0.source, at, Kind::KeyPage)?;
-        let keys = Keys::parse(&section, segment.about.events)?;
+        let keys = Keys::parse(&section, before, segment.about.events)?;
         Ok(segment.keys.get_or_init(|| keys))
     }
 

@@ -26,7 +26,7 @@
 //! | 36 | text | |
 //! | 37 | bytes | |
 //!
-//! Below the type of a field of the events others lie up to 16 deep, and there are fewer than 65,536 columns, whose paths have no more than 2^24 bytes together: a path is the names down to a column, with `.`
+//! Below the type of a field of the events others lie up to 16 deep, and there are fewer than 65,536 columns, no more than 2^20 fields and notes, and the columns' paths have no more than 2^24 bytes together: a path is the names down to a column, with `.`
 //! between them, and `[]` behind what is a list, an array, a text or bytes and `?` behind one or none where it is a column of its items.
 //!
 //! The *columns* are what is left when lists, arrays and records are taken apart, in the order of the fields: of a number its values;
@@ -43,6 +43,8 @@ use crate::wire::{Put, Take};
 const DEEPEST: usize = 16;
 /// Columns of a schema at most.
 const MOST_COLUMNS: usize = 1 << 16;
+/// Fields and notes of one at most.
+const MOST_NOTES: usize = 1 << 20;
 /// Bytes of all their paths at most.
 const MOST_PATHS: usize = 1 << 24;
 /// Items of an array at most.
@@ -210,6 +212,11 @@ impl Schema {
     pub fn layout(&self) -> Result<Layout> {
         let mut layout = Layout::default();
         layout.levels.push(Level { parent: None, count: Count::Events });
+        if fields_and_notes(&self.fields) + self.notes.len() > MOST_NOTES {
+            return Err(Error::invalid(format!(
+                "a schema has no more than {MOST_NOTES} fields and notes"
+            )));
+        }
         layout.add_fields(&self.fields, "", 0, 0)?;
         for field in &self.fields {
             let start = layout.fields.last().map_or(0, |&(_, end)| end);
@@ -224,8 +231,9 @@ impl Schema {
     }
 
     pub(super) fn take(take: &mut Take<'_>) -> Result<Schema> {
-        let fields = take_fields(take, 0)?;
-        let schema = Schema { fields, notes: take_notes(take)? };
+        let mut left = MOST_NOTES;
+        let fields = take_fields(take, 0, &mut left)?;
+        let schema = Schema { fields, notes: take_notes(take, &mut left)? };
         // What is wrong with a schema in a file is that file's fault.
         schema.layout().map(|_| schema).map_err(|_| take.corrupt())
     }
@@ -249,8 +257,21 @@ fn put_notes(notes: &[(String, String)], out: &mut Vec<u8>) {
     }
 }
 
-fn take_notes(take: &mut Take<'_>) -> Result<Vec<(String, String)>> {
-    let count = take.count(take.remaining() as u64)?;
+/// How many fields and notes there are, within one another, too.
+fn fields_and_notes(fields: &[Field]) -> usize {
+    fn of(what: &Type) -> usize {
+        match what {
+            Type::Optional(inner) | Type::List(inner) | Type::Array(inner, _) => of(inner),
+            Type::Record(fields) => fields_and_notes(fields),
+            _ => 0,
+        }
+    }
+    fields.iter().map(|field| 1 + field.notes.len() + of(&field.what)).sum()
+}
+
+fn take_notes(take: &mut Take<'_>, left: &mut usize) -> Result<Vec<(String, String)>> {
+    let count = take.count(*left as u64)?;
+    *left -= count;
     (0..count).map(|_| Ok((take_text(take)?, take_text(take)?))).collect()
 }
 
@@ -263,14 +284,14 @@ fn put_fields(fields: &[Field], out: &mut Vec<u8>) {
     }
 }
 
-fn take_fields(take: &mut Take<'_>, depth: usize) -> Result<Vec<Field>> {
-    // Each takes three bytes at least.
-    let count = take.count((take.remaining() / 3) as u64)?;
+fn take_fields(take: &mut Take<'_>, depth: usize, left: &mut usize) -> Result<Vec<Field>> {
+    let count = take.count(*left as u64)?;
+    *left -= count;
     (0..count)
         .map(|_| {
             let name = take_text(take)?;
-            let what = take_type(take, depth)?;
-            Ok(Field { name, what, notes: take_notes(take)? })
+            let what = take_type(take, depth, left)?;
+            Ok(Field { name, what, notes: take_notes(take, left)? })
         })
         .collect()
 }
@@ -300,11 +321,11 @@ fn put_type(what: &Type, out: &mut Vec<u8>) {
     }
 }
 
-fn take_type(take: &mut Take<'_>, depth: usize) -> Result<Type> {
+fn take_type(take: &mut Take<'_>, depth: usize, left: &mut usize) -> Result<Type> {
     if depth > DEEPEST {
         return Err(take.corrupt());
     }
-    let inner = |take: &mut Take<'_>| take_type(take, depth + 1).map(Box::new);
+    let mut inner = |take: &mut Take<'_>| take_type(take, depth + 1, left).map(Box::new);
     Ok(match take.u8()? {
         number if usize::from(number) < Number::ALL.len() => {
             Type::Number(Number::ALL[usize::from(number)])
@@ -315,7 +336,7 @@ fn take_type(take: &mut Take<'_>, depth: usize) -> Result<Type> {
             let len = take.count(LONGEST_ARRAY)? as u32;
             Type::Array(inner(take)?, len)
         }
-        35 => Type::Record(take_fields(take, depth + 1)?),
+        35 => Type::Record(take_fields(take, depth + 1, left)?),
         36 => Type::Text,
         37 => Type::Bytes,
         other => return Err(Error::Unsupported { what: "type of a field", found: other.into() }),

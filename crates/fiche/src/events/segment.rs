@@ -45,7 +45,8 @@ impl Known {
     /// What a model is known by again, and some events that were encoded with it.
     pub fn again(layout: &Layout, model: Model, some: &Batch) -> Result<Known> {
         let parsers = model.words.iter().map(|(column, vocabulary)| {
-            let coder = model.coders[*column].as_ref();
+            // Those of others are told as these are.
+            let coder = model.coders[model.plan.columns[*column]].as_ref();
             let bits = |number: u32| coder.map_or(1.0, |coder| coder.bits(number.into()));
             (*column, Arc::new(Parser::of(vocabulary.clone(), bits)))
         });

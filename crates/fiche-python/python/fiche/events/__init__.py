@@ -239,7 +239,7 @@ class Reader(collections.abc.Sequence):
         if out is not None:
             made = self.take(indices, list(out), library="np")
             for name, array in made.items():
-                if array.dtype == object:
+                if array.dtype == object or isinstance(array, np.ma.MaskedArray):
                     raise TypeError(f"{name} is no array of numbers")
                 if out[name].shape != array.shape:
                     raise ValueError(f"{name} has the shape {array.shape}, not {out[name].shape}")
@@ -271,7 +271,8 @@ class Reader(collections.abc.Sequence):
     def find(self, **fields):
         """Numbers of the events in which these fields, numbers or texts, have these values.
 
-        With the fields of `key` it takes some microseconds for each event that is found; with others all events are read.
+        With the fields of `key` it takes some microseconds for each event that is found; with others all events are read. Floating point
+        numbers are compared by their bits, rounded to what the field has: 0.0 is not -0.0.
         """
         key = []
         for name, value in fields.items():
@@ -281,11 +282,14 @@ class Reader(collections.abc.Sequence):
             if what[0] == "number":
                 array = np.asarray(value)
                 made = array.astype(what[1]) if array.shape == () and array.dtype.kind in "biuf" else None
-                if made is None or made != array and array == array:
+                # Numbers with a point are rounded to those of the field, as literals are.
+                if made is None or made != array and array == array and np.dtype(what[1]).kind != "f":
                     raise ValueError(f"{name} is {what[1]}, and never {value!r}")
                 key.append((name, made.tobytes()))
             elif what[0] in ("text", "bytes"):
-                key.append((name, value.encode() if isinstance(value, str) else bytes(value)))
+                if not isinstance(value, str | bytes | bytearray | memoryview):
+                    raise ValueError(f"{name} is {what[0]}, and never {value!r}")
+                key.append((name, value.encode(errors="surrogateescape") if isinstance(value, str) else bytes(value)))
             else:
                 raise ValueError(f"{name} is neither a number nor a text")
         return np.array(self._reader.find(key), np.uint64)

@@ -1,6 +1,7 @@
 """Files of Parquet as files of events, and back: `python -m fiche.events.parquet pack|unpack`."""
 
 import argparse
+import itertools
 import os
 import sys
 
@@ -54,7 +55,7 @@ def pack(source, output, *, columns=None, access="event", key=(), threads=None, 
         raise KeyError(f"there is no column {missing[0]!r}")
     types, notes = {}, {}
     empty = file.schema_arrow.empty_table().select(names)
-    for table in (empty, *_batches(file, names)):
+    for table in itertools.chain([empty], _batches(file, names)):
         for name in names:
             what, _, notes[name] = field(table[name], name)
             types[name] = _joined(types[name], what, name) if name in types else what
@@ -67,8 +68,6 @@ def pack(source, output, *, columns=None, access="event", key=(), threads=None, 
             writer.extend(table)
             if progress is not None:
                 progress(writer.num_entries, count)
-        if not names:
-            writer._writer.extend(count, [])
         stored = writer.close()
     if verify:
         _verify(file, output, names)

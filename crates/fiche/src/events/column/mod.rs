@@ -144,7 +144,8 @@ impl Coder {
             let bin = self.bins.get(bins.checked_sub(1)?).filter(|bin| has(bin))?;
             Some((self.copies.len() + bins - 1, u32::from(bin.bits)))
         });
-        let (symbol, beside) = found.unwrap_or((self.symbols() - 1, self.number.bits()));
+        let (symbol, beside) =
+            found.unwrap_or((self.symbols().saturating_sub(1), self.number.bits()));
         if self.base != Base::None || found.is_none() && !self.has_escape {
             return UNKNOWN + f64::from(beside);
         }

@@ -246,6 +246,15 @@ mod tests {
     }
 
     #[test]
+    fn a_word_may_be_there_twice() {
+        let words: [&[u8]; 4] = [b"ab", b"ab", b"abc", b"a"];
+        let parser = Parser::new(Vocabulary::new(words.into_iter()), &[1; FIRST as usize + 4]);
+        let mut told = Vec::new();
+        parser.parse(b"abcab", &[], &mut Ways::default(), &mut told);
+        assert!(expanded(&told, parser.vocabulary(), &[], b"abcab") == b"abcab");
+    }
+
+    #[test]
     fn texts_that_are_stored_are_few_numbers() {
         let parser = Parser::stored();
         for len in [0usize, 1, 2, 1000, 1 << 24, (1 << 25) + (1 << 24) + 3] {

@@ -39,6 +39,8 @@ impl Trie {
         let mut words: Vec<(&[u8], u32)> =
             words.filter(|(word, _)| word.len() <= DEEPEST).collect();
         words.sort_unstable();
+        // Who wrote a file may have put one in twice.
+        words.dedup_by_key(|(word, _)| *word);
         let mut trie = Trie { nodes: Vec::new(), bytes: vec![0], first: [0; 256] };
         // Of each node that is to come: its words, and how long they are up to there.
         let mut coming = VecDeque::from([(&words[..], 0)]);
