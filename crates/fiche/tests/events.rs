@@ -1238,4 +1238,9 @@ fn keys_are_found_in_large_packets() {
     let reader = Reader::open(Arc::new(write(&schema, &[batch], options))).unwrap();
     let expected: Vec<u64> = (0..4000).map(|i| i * 50 + 7).collect();
     assert_eq!(reader.find(&[("run", &7u32.to_le_bytes())]).unwrap(), expected);
+    // Some of each packet, in any order.
+    let mut random = Random(26);
+    let numbers: Vec<u64> = (0..300).map(|_| random.below(200_000)).collect();
+    let taken = reader.take(&numbers, None).unwrap();
+    assert!(taken.values::<u32>(0).eq(numbers.iter().map(|number| (number % 50) as u32)));
 }

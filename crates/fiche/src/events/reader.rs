@@ -197,6 +197,29 @@ pub(super) struct Before {
     pub segments: Vec<SegmentRef>,
 }
 
+/// Of each packet what is from the first event that is asked for to the last.
+#[derive(Default)]
+struct Spans {
+    ranges: Vec<Range<u64>>,
+    /// Their first events, and where these are among all.
+    starts: Vec<(u64, usize)>,
+    len: usize,
+}
+
+impl Spans {
+    /// Whether so few others lie between those that are asked for that all may be in memory: a packet has no more events.
+    fn is_dense(&self, asked: usize) -> bool {
+        self.len <= MOST_EVENTS.max(2 * asked) || asked < 2
+    }
+
+    /// Where an event is that is asked for.
+    fn place(&self, number: u64) -> usize {
+        let (first, at) =
+            self.starts[self.starts.partition_point(|&(first, _)| first <= number) - 1];
+        at + (number - first) as usize
+    }
+}
+
 /// A packet, found.
 struct Found<'a> {
     loaded: &'a Arc<Loaded>,
@@ -526,34 +549,65 @@ impl Reader {
             return Err(Error::OutOfBounds { range: last..last + 1, len: self.len() });
         }
         self.check(columns)?;
+        let mut spans = self.spans(&sorted)?;
         let mut batch = Batch::of(self.0.layout.clone());
-        // Of each packet what is from the first event that is asked for to the last: where that begins in the batch.
-        let (mut ranges, mut spans, mut len) = (Vec::new(), Vec::new(), 0);
+        let places: Vec<usize> = if spans.is_dense(sorted.len()) {
+            self.ranges(
+                &mut spans.ranges,
+                columns,
+                self.threads_for(spans.len as u64),
+                &mut batch,
+            )?;
+            batch.set_len(spans.len);
+            numbers.iter().map(|&number| spans.place(number)).collect()
+        } else {
+            self.gather(&sorted, columns, &mut batch)?;
+            batch.set_len(sorted.len());
+            numbers.iter().map(|number| sorted.partition_point(|other| other < number)).collect()
+        };
+        if places.iter().copied().eq(0..batch.len()) {
+            return Ok(batch);
+        }
+        Ok(batch.pick(&places, &columns.wanted))
+    }
+
+    /// Appends events that are in order, some at a time: no more lie between those of a packet than may be in memory.
+    fn gather(&self, sorted: &[u64], columns: &Columns, batch: &mut Batch) -> Result<()> {
+        let mut spans = self.spans(sorted)?;
+        if !spans.is_dense(sorted.len()) {
+            let (before, behind) = sorted.split_at(sorted.len() / 2);
+            self.gather(before, columns, batch)?;
+            return self.gather(behind, columns, batch);
+        }
+        let mut here = Batch::of(self.0.layout.clone());
+        self.ranges(&mut spans.ranges, columns, self.threads_for(spans.len as u64), &mut here)?;
+        here.set_len(spans.len);
+        let places: Vec<usize> = sorted.iter().map(|&number| spans.place(number)).collect();
+        let picked = here.pick(&places, &columns.wanted);
+        for (all, column) in batch.columns.iter_mut().zip(&picked.columns) {
+            all.extend_from_slice(column);
+        }
+        Ok(())
+    }
+
+    /// What is decoded for events that are in order.
+    fn spans(&self, sorted: &[u64]) -> Result<Spans> {
+        let mut spans = Spans::default();
         with_scratch(|_, kept| {
-            let mut rest = &sorted[..];
+            let mut rest = sorted;
             while let Some(&first) = rest.first() {
                 let found = self.packet(first, kept)?;
                 let end = found.first + found.events as u64;
                 let some = rest.partition_point(|&number| number < end);
                 let behind = rest[some - 1] + 1;
-                ranges.push(first..behind);
-                spans.push((first, len));
-                len += (behind - first) as usize;
+                spans.ranges.push(first..behind);
+                spans.starts.push((first, spans.len));
+                spans.len += (behind - first) as usize;
                 rest = &rest[some..];
             }
             Ok(())
         })?;
-        self.ranges(&mut ranges, columns, self.threads_for(len as u64), &mut batch)?;
-        batch.set_len(len);
-        let place = |&number: &u64| {
-            let (first, at) = spans[spans.partition_point(|&(first, _)| first <= number) - 1];
-            at + (number - first) as usize
-        };
-        let places: Vec<usize> = numbers.iter().map(place).collect();
-        if places.iter().copied().eq(0..len) {
-            return Ok(batch);
-        }
-        Ok(batch.pick(&places, &columns.wanted))
+        Ok(spans)
     }
 
     /// As many threads as so many events are worth.
