@@ -352,7 +352,10 @@ def text(all_sizes, all_times):
         ratios = [f"{ratio:.3f}" if ratio else "" for ratio in (one, two)]
         lines.append(f"| {row['file']} | {row['tree']} | {row['events']} | {row['fields']} | {row['raw']} | {row['root'] or ''} | {row['codec']} | {row['event']} | "
                      f"{ratios[0]} | {ratios[1]} | {row['block']} | {row['scan']} |")
-    lines += ["", f"Of trees with 2,000 events or more that ROOT compressed with zlib or zstd, each once, geometric means: {mean(to_root):.3f} of ROOT's baskets, {mean(to_parquet):.3f} of Parquet.", "",
+    lines += ["", f"Of trees with 2,000 events or more that ROOT compressed with zlib or zstd, each once, geometric means: {mean(to_root):.3f} of ROOT's baskets, {mean(to_parquet):.3f} of Parquet."]
+    if not all_times:
+        return "\n".join(lines) + "\n"
+    lines += ["",
               "## Times", "",
               "From Python, one thread, files in memory or in the system's cache: a random event with all fields as a dictionary or what comes nearest, "
               f"{BATCH:,} random events as one table, all events as one table. ArrayRecord has bytes, which are pickled here; Vortex takes events in increasing order. "
