@@ -2,12 +2,12 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 use crate::envelope::{Container, GUARD_POS, TRAILER_LEN, ends_with_trailer, guard, read_header};
 use crate::error::{Error, Result};
-use crate::io::ReadAt;
+use crate::io::{FileSource, ReadAt};
 
 const BUFFER: usize = 1 << 20;
 
@@ -17,7 +17,7 @@ const BUFFER: usize = 1 << 20;
 #[must_use = "what was added counts only when this is finished"]
 #[derive(Debug)]
 pub struct Appending {
-    file: File,
+    locked: Locked,
     /// Who began: a child of it has the same file, and leaves it alone.
     process: u32,
     /// Bytes of the file before, and those that are written.
@@ -28,19 +28,50 @@ pub struct Appending {
     is_whole: bool,
 }
 
-/// Opens a file to add to it, which nobody else then does.
-///
-/// # Errors
-/// [`Error::Busy`] when another process is appending to it; [`Error::Io`] with the path.
-pub(crate) fn lock(path: &Path) -> Result<File> {
-    let at = |error: std::io::Error| Error::io_at(path, error);
-    let file = OpenOptions::new().read(true).write(true).open(path).map_err(at)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            Err(Error::Busy { owner: "another process that is appending to it".into() })
+/// A file that one adds to, which nobody else then does.
+#[derive(Debug)]
+pub(crate) struct Locked {
+    file: File,
+    path: PathBuf,
+}
+
+impl Locked {
+    /// # Errors
+    /// [`Error::Busy`] when another process is appending to it; [`Error::Io`] with the path.
+    pub fn open(path: &Path) -> Result<Locked> {
+        let at = |error: std::io::Error| Error::io_at(path, error);
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(at)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::Busy {
+                    owner: "another process that is appending to it".into(),
+                });
+            }
+            Err(TryLockError::Error(error)) => return Err(at(error)),
         }
-        Err(TryLockError::Error(error)) => Err(at(error)),
+        // It may have been replaced after it was opened.
+        let locked = Locked { file, path: std::path::absolute(path).map_err(at)? };
+        locked.check()?;
+        Ok(locked)
+    }
+
+    /// What is there before.
+    pub fn source(&self) -> Result<FileSource> {
+        FileSource::new(self.file.try_clone()?)
+    }
+
+    /// Whether its name is still that of this file: what is added to one that was replaced would be lost without a word.
+    fn check(&self) -> Result<()> {
+        let own = self.file.metadata()?;
+        let there = self.path.metadata().map_err(|error| Error::io_at(&self.path, error))?;
+        match (own.dev(), own.ino()) == (there.dev(), there.ino()) {
+            true => Ok(()),
+            false => Err(Error::invalid(format!(
+                "{} was replaced while it was appended to: nothing was added to either",
+                self.path.display()
+            ))),
+        }
     }
 }
 
@@ -73,13 +104,14 @@ pub(crate) fn read_end<T>(
 
 impl Appending {
     /// Begins behind byte `before` of a file that was locked; what is there is cut off.
-    pub(crate) fn new(file: File, before: u64) -> Result<Appending> {
+    pub(crate) fn new(locked: Locked, before: u64) -> Result<Appending> {
+        let file = &locked.file;
         file.set_len(before)?;
         file.write_all_at(&guard(before), GUARD_POS)?;
         file.sync_all()?;
         let process = std::process::id();
         Ok(Appending {
-            file,
+            locked,
             process,
             before,
             written: before,
@@ -97,7 +129,7 @@ impl Appending {
     /// Writes what is pending but for the last so many bytes.
     fn write_but(&mut self, last: usize) -> std::io::Result<()> {
         let now = self.buffer.len().saturating_sub(last);
-        self.file.write_all_at(&self.buffer[..now], self.written)?;
+        self.locked.file.write_all_at(&self.buffer[..now], self.written)?;
         self.written += now as u64;
         self.buffer.drain(..now);
         Ok(())
@@ -106,14 +138,18 @@ impl Appending {
     /// Makes what was added count, and durable.
     ///
     /// # Errors
-    /// [`Error::Io`]; then the file is what it was.
+    /// [`Error::Invalid`] when the file was replaced meanwhile, and in another process than that which began; [`Error::Io`]. Then the file is what it was.
     pub fn finish(mut self) -> Result<()> {
+        if self.process != std::process::id() {
+            return Err(Error::invalid("another process appends to this file"));
+        }
+        self.locked.check()?;
         // The trailer is what makes the new file: all it leads to must be on
         // the device before it, or a crash could keep the one without the other.
         self.write_but(TRAILER_LEN as usize)?;
-        self.file.sync_all()?;
+        self.locked.file.sync_all()?;
         self.write_but(0)?;
-        self.file.sync_all()?;
+        self.locked.file.sync_all()?;
         self.is_whole = true;
         // It counts. A guard that stays is that of a file that has a whole end.
         let _ = self.clear();
@@ -121,27 +157,19 @@ impl Appending {
     }
 
     /// Cuts the file back to what it was.
-    ///
-    /// # Errors
-    /// [`Error::Io`]; then the next to append does it.
-    pub fn undo(mut self) -> Result<()> {
-        self.is_whole = true;
-        self.cut()
-    }
-
     fn cut(&self) -> Result<()> {
         if self.process != std::process::id() {
             return Ok(());
         }
         // Nothing behind the old end means anything: the guard says so until it is gone.
-        self.file.set_len(self.before)?;
-        self.file.sync_all()?;
+        self.locked.file.set_len(self.before)?;
+        self.locked.file.sync_all()?;
         self.clear()
     }
 
     fn clear(&self) -> Result<()> {
-        self.file.write_all_at(&guard(0), GUARD_POS)?;
-        Ok(self.file.sync_all()?)
+        self.locked.file.write_all_at(&guard(0), GUARD_POS)?;
+        Ok(self.locked.file.sync_all()?)
     }
 }
 

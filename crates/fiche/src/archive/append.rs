@@ -9,8 +9,8 @@ use crate::archive::reader::Reader;
 use crate::archive::writer::{Sink, Writer};
 use crate::envelope::{SectionRef, TRAILER_LEN};
 use crate::error::Result;
-use crate::in_place::{Appending, lock};
-use crate::io::{FileSource, ReadAt};
+use crate::in_place::{Appending, Locked};
+use crate::io::ReadAt;
 use crate::wire::crc32c;
 
 /// Adds content and records to the archive at `path`: whatever `add` writes. The
@@ -42,14 +42,14 @@ use crate::wire::crc32c;
 ///
 /// # Errors
 /// Those of opening and of `add`; [`Error::Busy`](crate::Error::Busy) when another process is appending
-/// to it; [`Error::Io`](crate::Error::Io).
+/// to it; [`Error::Invalid`](crate::Error::Invalid) when it was replaced meanwhile; [`Error::Io`](crate::Error::Io).
 pub fn append(
     path: &Path,
     options: &Options,
     add: impl FnOnce(&mut Writer<Appending>) -> Result<()>,
 ) -> Result<()> {
-    let file = lock(path)?;
-    let reader = Reader::open(Arc::new(FileSource::new(file.try_clone()?)?))?;
+    let file = Locked::open(path)?;
+    let reader = Reader::open(Arc::new(file.source()?))?;
     let end = reader.inner().end;
     let mut footer = reader.inner().footer.clone();
     let checksum = |at: SectionRef| -> Result<u32> {

@@ -30,9 +30,11 @@
 mod batch;
 mod column;
 mod decode;
+mod find;
 mod format;
 mod keys;
 mod learn;
+mod loaded;
 mod model;
 mod packet;
 mod reader;

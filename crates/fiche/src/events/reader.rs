@@ -9,12 +9,12 @@ use std::sync::{Arc, OnceLock};
 use super::batch::{Batch, Value};
 use super::decode::{Bits, Decoder, Room, Sinks, Told};
 use super::format::{Block, BlockRef, Footer, Page, SegmentRef, is_whole};
-use super::keys::{self, Keys, Part};
+use super::keys::Keys;
+use super::loaded::{Kept, Loaded, Models, OTHERS, STAY};
 use super::model::{MOST_EVENTS, Model};
 use super::schema::{Layout, Schema};
 use super::segment::Known;
 use super::writer::Access;
-use crate::cache::Cache;
 use crate::envelope::{Container, Kind, Section, SectionRef, read_trailer};
 use crate::error::{Error, Place, Result};
 use crate::in_place::read_end;
@@ -39,54 +39,41 @@ impl Columns {
 
 /// Reads events, from any thread.
 #[derive(Clone)]
-pub struct Reader(Arc<Inner>, usize);
+pub struct Reader(pub(super) Arc<Inner>, usize);
 
-struct Inner {
+pub(super) struct Inner {
     /// Tells readers apart.
     number: u64,
     /// Bytes of the file: more may have been appended since, or be left of what was not.
     end: u64,
     how: (Access, Option<usize>),
     /// Fields of the key.
-    key: Vec<usize>,
+    pub key: Vec<usize>,
     schema_at: SectionRef,
-    source: Arc<dyn ReadAt>,
-    schema: Schema,
-    layout: Arc<Layout>,
-    segments: Vec<Segment>,
+    pub source: Arc<dyn ReadAt>,
+    pub schema: Schema,
+    pub layout: Arc<Layout>,
+    pub segments: Vec<Segment>,
     /// Events before each segment, and all.
-    firsts: Vec<u64>,
-    /// Models that stay, and what they take; the others.
-    models: Vec<OnceLock<Arc<Loaded>>>,
-    stay: AtomicU64,
-    most: u64,
-    others: Cache<Loaded>,
+    pub firsts: Vec<u64>,
+    models: Models,
     all: Columns,
 }
 
-struct Segment {
-    about: SegmentRef,
+pub(super) struct Segment {
+    pub about: SegmentRef,
     /// The number of its model.
     model: usize,
     /// Packets before each page, and all.
     firsts: Vec<u64>,
     pages: Vec<OnceLock<Seen>>,
-    keys: OnceLock<Keys>,
+    pub keys: OnceLock<Keys>,
 }
 
 /// A page, and which of its blocks, where they lie in memory, were found whole.
 struct Seen {
     page: Page,
     whole: OnceLock<Box<[AtomicU64]>>,
-}
-
-/// A model, ready to decode.
-struct Loaded {
-    layout: Arc<Layout>,
-    /// Of a packet.
-    events: u64,
-    decoder: Decoder,
-    all: Sinks,
 }
 
 /// One event, as it was decoded: columns of numbers, which are looked at without being copied anywhere.
@@ -149,10 +136,6 @@ impl Event {
     }
 }
 
-/// Bytes of models that stay in memory once they were read; these are the first, most often all. Of others so many.
-const STAY: u64 = 512 << 20;
-const OTHERS: u64 = 256 << 20;
-
 /// Bytes that a thread keeps the room of.
 const KEPT: usize = 4 << 20;
 
@@ -162,10 +145,6 @@ struct Scratch {
     work: Work,
     kept: Kept,
 }
-
-/// A model that does not stay: of which reader it is, its number, and it.
-#[derive(Default)]
-struct Kept(Option<(u64, usize, Arc<Loaded>)>);
 
 #[derive(Default)]
 struct Work {
@@ -266,7 +245,6 @@ impl Reader {
             Segment { about, model, firsts: packets, pages, keys: OnceLock::new() }
         });
         let segments = segments.collect();
-        let models = models.iter().map(|_| OnceLock::new()).collect();
         let wanted = vec![true; layout.columns().len()];
         let all = Columns { layout: layout.clone(), wanted, is_all: true };
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
@@ -282,10 +260,7 @@ impl Reader {
             layout,
             segments,
             firsts,
-            models,
-            stay: AtomicU64::new(0),
-            most,
-            others: Cache::new(others),
+            models: Models::new(number, models.len(), most, others),
             all,
         };
         Ok(Reader(Arc::new(inner), 1))
@@ -381,88 +356,6 @@ impl Reader {
         }
         let is_all = wanted.iter().all(|&wanted| wanted);
         Ok(Columns { layout: self.0.layout.clone(), wanted, is_all })
-    }
-
-    /// The fields that events are found by, if they were written so; by others they are looked for among all.
-    #[must_use]
-    pub fn key(&self) -> Vec<&str> {
-        self.0.key.iter().map(|&field| &*self.0.schema.fields[field].name).collect()
-    }
-
-    /// The numbers of the events in which these fields, numbers or texts, have these values: the bytes of a number, the lowest first, and of a text as it
-    /// is. With the fields that events were written to be found by ([`Options::key`](super::Options::key)), in any order, it takes some 100 ns for each segment, of 16 MiB
-    /// usually, and to read an event for each that is found; with others all events are read.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use fiche::events::{Batch, Field, Number, Options, Reader, Schema, Type, Writer};
-    ///
-    /// let fields = vec![Field::new("run", Number::U32), Field::new("stream", Type::Text)];
-    /// let schema = Schema::new(fields)?;
-    /// let mut batch = Batch::new(&schema)?;
-    /// batch.put(0, &[7u32, 8, 8])?;
-    /// batch.put_texts(1, &["muon", "jet", "muon"])?;
-    /// let options = Options::default().key(["run", "stream"]);
-    /// let mut writer = Writer::new(Vec::new(), schema, options)?;
-    /// writer.extend(&batch)?;
-    ///
-    /// let reader = Reader::open(Arc::new(writer.finish()?))?;
-    /// assert_eq!(reader.find(&[("run", &8u32.to_le_bytes()), ("stream", b"muon")])?, [2]);
-    /// assert_eq!(reader.find(&[("stream", b"muon")])?, [0, 2]);
-    /// # Ok::<(), fiche::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] where there is no such field, for one that is neither a number nor a text, and for a number of another
-    /// width; as of [`read`](Reader::read).
-    pub fn find(&self, key: &[(&str, &[u8])]) -> Result<Vec<u64>> {
-        let Inner { schema, layout, .. } = &*self.0;
-        let names: Vec<&str> = key.iter().map(|&(name, _)| name).collect();
-        let fields = keys::fields(schema, layout, &names)?;
-        let columns = self.select(&names)?;
-        let mut wanted: Vec<(Part, &[u8])> = Vec::with_capacity(key.len());
-        for (&field, part) in fields.iter().zip(keys::parts(schema, layout, &fields)) {
-            let bytes = key.iter().find(|(name, _)| *name == schema.fields[field].name);
-            let bytes = bytes.map_or(&[][..], |&(_, bytes)| bytes);
-            keys::check(layout, part, bytes)?;
-            wanted.push((part, bytes));
-        }
-        let mut found = Vec::new();
-        if fields.is_empty() || fields != self.0.key {
-            let mut batch = Batch::of(layout.clone());
-            let (mut next, step) =
-                (0, (self.len() / (self.0.end >> 20).max(1)).clamp(4096, 1 << 16));
-            while next < self.len() {
-                let some = next..self.len().min(next + step);
-                self.read_into(some.clone(), &columns, &mut batch)?;
-                found.extend(keys::matching(&batch, &wanted).into_iter().map(|i| next + i as u64));
-                next = some.end;
-            }
-            return Ok(found);
-        }
-        let hash = keys::hash_of(&wanted);
-        for (segment, &first) in self.0.segments.iter().zip(&self.0.firsts) {
-            let events = self.keys(segment, first)?.find(hash);
-            let events: Vec<u64> =
-                events.filter(|&event| event < segment.about.events).map(|i| first + i).collect();
-            // They come in order, and each packet is decoded once.
-            for some in events.chunks(4096) {
-                let batch = self.take(some, Some(&columns))?;
-                found.extend(keys::matching(&batch, &wanted).into_iter().map(|i| some[i]));
-            }
-        }
-        Ok(found)
-    }
-
-    /// The keys of a segment of a file that has them.
-    fn keys<'a>(&self, segment: &'a Segment, before: u64) -> Result<&'a Keys> {
-        if let Some(keys) = segment.keys.get() {
-            return Ok(keys);
-        }
-        let at = segment.about.keys.ok_or_else(|| Error::invalid("a segment without keys"))?;
-        let section = Section::load(&self.0.source, at, Kind::KeyPage)?;
-        let keys = Keys::parse(&section, before, segment.about.events)?;
-        Ok(segment.keys.get_or_init(|| keys))
     }
 
     /// One event, with all its columns.
@@ -751,7 +644,8 @@ impl Reader {
             _ => inner.firsts.partition_point(|&first| first <= event) - 1,
         };
         let (segment, before) = (&inner.segments[number], inner.firsts[number]);
-        let loaded = self.model(segment, kept)?;
+        let read = || Ok(Loaded::new(&inner.layout, &self.read_model(segment.about.model)?));
+        let loaded = inner.models.get(segment.model, kept, read)?;
         let events = loaded.events;
         let packet = (event - before) / events;
         let damaged = || Error::Corrupt {
@@ -777,14 +671,6 @@ impl Reader {
             block,
             packet: packet_in,
         })
-    }
-
-    #[inline(always)]
-    fn model<'a>(&'a self, segment: &'a Segment, kept: &'a mut Kept) -> Result<&'a Arc<Loaded>> {
-        match self.0.models[segment.model].get() {
-            Some(loaded) => Ok(loaded),
-            None => self.load(segment, kept),
-        }
     }
 
     /// Segments: their events, and where their models are.
@@ -825,42 +711,6 @@ impl Reader {
         let model = Model::take(&mut take, &self.0.layout)?;
         take.end()?;
         Ok(model)
-    }
-
-    #[cold]
-    fn load<'a>(&'a self, segment: &'a Segment, kept: &'a mut Kept) -> Result<&'a Arc<Loaded>> {
-        let (inner, number) = (&*self.0, segment.model);
-        let found = match &kept.0 {
-            Some((of, model, loaded)) if (*of, *model) == (inner.number, number) => {
-                Some(loaded.clone())
-            }
-            _ => inner.others.get(number as u64),
-        };
-        let loaded = match found {
-            Some(loaded) => loaded,
-            None => {
-                let (layout, model) = (&inner.layout, self.read_model(segment.about.model)?);
-                let all = Sinks::new(layout.columns().len(), |_| true);
-                let decoder = Decoder::new(layout, &model);
-                let (layout, events) = (layout.clone(), model.events as u64);
-                let weight = decoder.size() as u64;
-                let loaded = Arc::new(Loaded { layout, events, decoder, all });
-                if inner.stay.fetch_add(weight, Relaxed) + weight <= inner.most {
-                    let mut is_first = false;
-                    let stays = inner.models[number].get_or_init(|| {
-                        is_first = true;
-                        loaded
-                    });
-                    // Another thread may have been faster.
-                    inner.stay.fetch_sub(if is_first { 0 } else { weight }, Relaxed);
-                    return Ok(stays);
-                }
-                inner.stay.fetch_sub(weight, Relaxed);
-                inner.others.insert(number as u64, loaded.clone(), weight);
-                loaded
-            }
-        };
-        Ok(&kept.0.insert((inner.number, number, loaded)).2)
     }
 
     fn page<'a>(&self, segment: &'a Segment, page: usize) -> Result<&'a Seen> {
@@ -912,7 +762,7 @@ mod tests {
         let file = Arc::new(writer.finish().unwrap());
         for (most, others) in [(STAY, OTHERS), (1 << 12, OTHERS), (0, 1 << 14), (0, 0)] {
             let reader = Reader::with(file.clone(), most, others).unwrap();
-            assert!(reader.0.models.len() > 6, "{} models", reader.0.models.len());
+            assert!(reader.0.models.told().0 > 6, "{:?}", reader.0.models.told());
             std::thread::scope(|scope| {
                 for thread in 0..2 {
                     let (reader, all) = (reader.clone(), &all);
@@ -926,13 +776,13 @@ mod tests {
                     });
                 }
             });
-            let stay = reader.0.models.iter().filter(|model| model.get().is_some()).count();
+            let (models, stay, bytes) = reader.0.models.told();
             match most {
                 0 => assert_eq!(stay, 0),
-                STAY => assert_eq!(stay, reader.0.models.len()),
-                _ => assert!((1..reader.0.models.len()).contains(&stay), "{stay}"),
+                STAY => assert_eq!(stay, models),
+                _ => assert!((1..models).contains(&stay), "{stay}"),
             }
-            assert!(reader.0.stay.load(Relaxed) <= most);
+            assert!(bytes <= most);
         }
     }
 }

@@ -17,8 +17,7 @@ use crate::envelope::{
     Container, HEADER_LEN, Kind, MAX_DECODED, Section, SectionRef, header, trailer,
 };
 use crate::error::{Error, Result};
-use crate::in_place::{Appending, lock};
-use crate::io::FileSource;
+use crate::in_place::{Appending, Locked};
 use crate::parallel::default_threads;
 use crate::wire::Take;
 
@@ -195,8 +194,8 @@ impl Writer<Appending> {
     /// no sense; [`Error::Io`].
     pub fn append(path: impl AsRef<Path>, options: Options) -> Result<Writer<Appending>> {
         options.check()?;
-        let file = lock(path.as_ref())?;
-        let reader = Reader::open(Arc::new(FileSource::new(file.try_clone()?)?))?;
+        let file = Locked::open(path.as_ref())?;
+        let reader = Reader::open(Arc::new(file.source()?))?;
         let before = reader.before();
         let known = match options.access.is_none() && options.packet.is_none() {
             // Where it is damaged, another is learned.

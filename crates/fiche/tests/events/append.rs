@@ -124,3 +124,41 @@ fn texts_that_are_the_same_or_empty_are_added_to() {
         assert_eq!(event.bits(5).len(), 0);
     }
 }
+
+#[test]
+fn what_was_replaced_meanwhile_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, link) = (folder.path().join("log.fiche"), folder.path().join("link.fiche"));
+    let mut random = Random(26);
+    let (old, new) = (events(&mut random, 300), events(&mut random, 200));
+    let before = write(&tracks(), std::slice::from_ref(&old), Options::default());
+    std::fs::write(&path, &before).unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let add = |path: &std::path::Path| {
+        let mut writer = Writer::append(path, Options::default()).unwrap();
+        writer.extend(&new).unwrap();
+        writer.finish().unwrap()
+    };
+    add(&link).finish().unwrap();
+    let longer = std::fs::read(&path).unwrap();
+    assert_eq!(Reader::open(Arc::new(longer.clone())).unwrap().len(), 500);
+    let held = std::fs::File::open(&path).unwrap();
+    for is_removed in [false, true] {
+        let appending = add(&path);
+        match is_removed {
+            true => std::fs::remove_file(&path).unwrap(),
+            false => {
+                let other = folder.path().join("other.fiche");
+                std::fs::write(&other, &before).unwrap();
+                std::fs::rename(&other, &path).unwrap();
+            }
+        }
+        let error = appending.finish().unwrap_err();
+        assert!(matches!(error, Error::Invalid { .. } | Error::Io { .. }), "{error}");
+        // Neither file has what was added.
+        let mut was = vec![0; held.metadata().unwrap().len() as usize];
+        std::os::unix::fs::FileExt::read_exact_at(&held, &mut was, 0).unwrap();
+        assert!(was == longer);
+        assert!(is_removed || std::fs::read(&path).unwrap() == before);
+    }
+}
