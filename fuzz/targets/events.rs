@@ -20,6 +20,22 @@ fn read(reader: &Reader) {
     if let Ok(columns) = reader.select(&names) {
         let _ = reader.read(0..len.min(300), Some(&columns));
     }
+    // What is damaged may say that it has very many.
+    if len < 10_000 {
+        let wide = |name: &str| {
+            let field = reader.schema().fields.iter().find(|field| field.name == name);
+            field.map_or(0, |field| match field.what {
+                Type::Number(number) => number.width(),
+                _ => 3,
+            })
+        };
+        let key: Vec<(&str, &[u8])> =
+            reader.key().into_iter().map(|name| (name, &[0; 8][..wide(name)])).collect();
+        if let Ok(found) = reader.find(&key) {
+            assert!(found.iter().all(|&event| event < len));
+        }
+        let _ = reader.report(|_| Ok(()));
+    }
 }
 
 fn opened(bytes: Vec<u8>) {
@@ -91,7 +107,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let (changes, values) = rest.split_at(rest.len().min(usize::from(first / 3) % 40));
     // To learn from many is slow.
     let (schema, batch) = events(&values[..values.len().min(700)]);
-    let options = Options::default().threads(1).packet(usize::from(first % 7) * 9 + 1);
+    let key: &[&str] = if first % 5 == 0 { &["a", "g"] } else { &[] };
+    let packet = usize::from(first % 7) * 9 + 1;
+    let options = Options::default().threads(1).packet(packet).key(key.iter().copied());
     let mut writer = Writer::new(Vec::new(), schema, options).unwrap();
     writer.extend(&batch).unwrap();
     let file = writer.finish().unwrap();

@@ -529,11 +529,9 @@ fn append(args: AppendArgs) -> Result<(), Failed> {
 
 fn info(args: InfoArgs) -> Result<(), Failed> {
     let reader = open(&args.file)?;
-    ui::will_check();
-    let quiet = args.json;
-    let progress = Progress::new("reading", None, quiet);
-    let report = reader.report(|_| ui::check_stop().map_err(|_| Error::Poisoned));
-    ui::check_stop()?;
+    let progress = Progress::new("reading", Some(reader.stored_len()), args.json);
+    let each = reader.stored_len() as f64 / reader.len().max(1) as f64;
+    let report = reader.report(|events| progress.add((events as f64 * each) as u64));
     progress.done();
     let report = report.map_err(|e| Failed::at(&args.file, e))?;
     let access = match report.access {

@@ -1,5 +1,7 @@
 //! What packets, blocks and models are asked for: sizes, threads, damage, what cannot be.
 
+use std::sync::Mutex;
+
 use crate::*;
 
 #[test]
@@ -323,5 +325,45 @@ fn events_may_be_much_larger_than_a_block() {
     let reader = Reader::open(Arc::new(file)).unwrap();
     for i in [5, 0, 3] {
         assert!(reader.event(i).unwrap().values::<u8>(1).eq(images[i as usize].iter().copied()));
+    }
+}
+
+/// A file whose reads are noted.
+struct Noted(Vec<u8>, Mutex<Vec<usize>>);
+
+impl fiche::ReadAt for Noted {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> fiche::Result<()> {
+        self.1.lock().unwrap().push(buf.len());
+        fiche::ReadAt::read_at(&self.0, offset, buf)
+    }
+}
+
+#[test]
+fn an_event_is_one_read_of_4_kib_and_itself() {
+    let mut random = Random(27);
+    let batch = events(&mut random, 60_000);
+    let options = || Options::default().segment(64 << 10);
+    for (access, most) in [(Access::Event, 4096), (Access::Block, 64 << 10)] {
+        let file = write(&tracks(), std::slice::from_ref(&batch), options().access(access));
+        let source = Arc::new(Noted(file, Mutex::default()));
+        let reader = Reader::open(source.clone()).unwrap();
+        // The first event of each segment reads what many have in common.
+        (0..60_000).step_by(100).for_each(|number| drop(reader.event(number).unwrap()));
+        source.1.lock().unwrap().clear();
+        let mut asked = 0;
+        for _ in 0..300 {
+            let event = reader.event(random.below(60_000)).unwrap();
+            let own: usize = columns_of(&event).iter().map(Vec::len).sum();
+            let reads = std::mem::take(&mut *source.1.lock().unwrap());
+            // None where it is in the block that was read last.
+            assert!(reads.len() <= 1, "{reads:?}");
+            assert!(reads.iter().all(|&len| len <= most + own), "{reads:?} of {own}");
+            asked += reads.len();
+        }
+        assert!(asked > 200, "{asked}");
     }
 }
