@@ -1786,11 +1786,11 @@ FLOATS = ("<e", "<f", "<d")
 ONE_OR_NONE, LIST, ARRAY, RECORD, TEXT, BYTES = range(32, 38)
 VALUES, COUNTS, PRESENCE = "values", "counts", "presence"
 AS_BYTES, BY_WORDS, AS_ANOTHER = range(3)  # how texts are told
-BY_ITSELF, DIFFERENCE, EXCLUSIVE_OR = range(3)  # what values are coded by
+BY_ITSELF, DIFFERENCE, EXCLUSIVE_OR, FROM_PLACE = range(4)  # what values are coded by
 SHIFTED, DECIMAL, STEPS = range(3)  # maps
-NOTHING, ANOTHER_COLUMN, OWN_LAST, COPIES, PLACE = range(5)  # what tables are chosen by
+NOTHING, ANOTHER_COLUMN, OWN_LAST, COPIES, PLACE, PERIOD = range(6)  # what tables are chosen by
 PACKED_TEXT, FIRST_REPEAT, FIRST_WORD = 25, 32, 256
-OTHER_CLASS, MOST_CONTEXTS = 7, 8
+OTHER_CLASS, MOST_CONTEXTS, LONGEST_PERIOD = 7, 8, 1024
 DECIMAL_ZERO, DECIMAL_BITS = 1 << 53, 54
 LONGEST_EVENT_BLOCK = 1 << 29
 FNV_START, FNV_PRIME = 14695981039346656037, 1099511628211
@@ -2024,6 +2024,7 @@ class Coder:
     base: int
     first: int
     first_bits: int
+    places: list[int]
     copies: list[tuple[int, int]]  # column, items ahead
     bins: list[tuple[Map, int, int]]  # first integer, bits
     maps: list[Map]
@@ -2139,12 +2140,16 @@ def check_texts(payload: Cursor, model: EventModel) -> None:
 
 def read_coder(payload: Cursor, model: EventModel, own: int) -> Coder:
     base, first, first_bits = payload.fixed(1), 0, 0
-    payload.require(base <= EXCLUSIVE_OR, "base")
-    if base:
+    payload.require(base <= FROM_PLACE, "base")
+    places = []
+    if base == FROM_PLACE:
+        places = [payload.varint() for _ in range(read_period(payload))]
+    elif base:
         first, first_bits = payload.varint(), payload.fixed(1)
     copies = read_copies(payload, model, own)
     maps = [read_map(payload, model.numbers[own]) for _ in range(payload.varint())]
     payload.require(not base or (len(copies), len(maps)) == (0, 1), "copies or maps with a base")
+    payload.require(all(place < 1 << maps[0].bits for place in places), "integer of a place")
     if base:
         payload.require(first + (1 << first_bits) <= 1 << maps[0].bits, "first value")
     bins = [(which, *bounds) for which in maps for bounds in read_bins(payload, which.bits)]
@@ -2155,12 +2160,13 @@ def read_coder(payload: Cursor, model: EventModel, own: int) -> Coder:
     payload.require(len(set(named)) == len(named) <= 7, "named symbols")
     payload.require(all(symbol < symbols for symbol in named), "named symbol")
     context, column = read_context(payload, model, own)
-    there = payload.fixed(1)
-    payload.require(context != NOTHING or there <= 1, "tables without a context")
+    contexts = {NOTHING: 1, PERIOD: column}.get(context, MOST_CONTEXTS)
+    there = payload.fixed((contexts + 7) // 8)
+    payload.require(there >> contexts == 0, "tables without a context")
     tables = [read_shares(payload, symbols) if there >> at & 1 else None
-              for at in range(MOST_CONTEXTS)]
+              for at in range(contexts)]
     classes = {symbol: at for at, symbol in enumerate(named)}
-    return Coder(base, first, first_bits, copies, bins, maps, symbols, classes, context, column, tables)
+    return Coder(base, first, first_bits, places, copies, bins, maps, symbols, classes, context, column, tables)
 
 
 def read_copies(payload: Cursor, model: EventModel, own: int) -> list[tuple[int, int]]:
@@ -2200,10 +2206,18 @@ def read_bins(payload: Cursor, limit: int) -> list[tuple[int, int]]:
     return bins
 
 
+def read_period(payload: Cursor) -> int:
+    period = payload.varint()
+    payload.require(2 <= period <= LONGEST_PERIOD, "period")
+    return period
+
+
 def read_context(payload: Cursor, model: EventModel, own: int) -> tuple[int, int]:
-    """What tables are chosen by, and the column of that."""
+    """What tables are chosen by, and the column of that, or the period."""
     context, column, level = payload.fixed(1), 0, model.layout.columns[own].level
-    payload.require(context <= PLACE, "context")
+    payload.require(context <= PERIOD, "context")
+    if context == PERIOD:
+        column = read_period(payload)
     if context == ANOTHER_COLUMN:
         column, parent = payload.varint(), model.layout.levels[level].parent
         payload.require(column < own, "column of the context")
@@ -2309,7 +2323,7 @@ class Decoder:
             return
         values, classes, copies, last = self.values[own], self.classes[own], 0, 0
         for item in range(len(self.above[level])):
-            if coder.base and item == 0:
+            if coder.base in (DIFFERENCE, EXCLUSIVE_OR) and item == 0:
                 last = coder.first + self.symbols.bits(coder.first_bits)
                 values.append(coder.maps[0].number_of(last))
                 classes.append(OTHER_CLASS)
@@ -2327,6 +2341,8 @@ class Decoder:
                 last = 0  # a number that is told by itself has no integer
             else:
                 which, start, more = coder.bins[at]
+                if coder.base == FROM_PLACE:
+                    last = coder.places[self.places[level][item] % len(coder.places)]
                 last = based(coder.base, start + self.symbols.bits(more), last, which.bits)
                 values.append(which.number_of(last))
         if self.model.numbers[own] == BOOL:
@@ -2346,6 +2362,8 @@ class Decoder:
             return self.classes[own][-1] if item else OTHER_CLASS
         if coder.context == COPIES:
             return min(copies, MOST_CONTEXTS - 1)
+        if coder.context == PERIOD:
+            return self.places[level][item] % coder.column
         return min(self.places[level][item], MOST_CONTEXTS - 1) if coder.context == PLACE else 0
 
     def read_texts(self) -> dict[int, list[bytes]]:
@@ -2398,7 +2416,7 @@ class Decoder:
 
 
 def based(base: int, integer: int, last: int, bits: int) -> int:
-    if base == DIFFERENCE:
+    if base in (DIFFERENCE, FROM_PLACE):
         return (last + integer - (1 << bits - 1)) % (1 << bits)
     return integer ^ last if base == EXCLUSIVE_OR else integer
 

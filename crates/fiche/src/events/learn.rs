@@ -9,9 +9,11 @@ use super::batch::Batch;
 use super::column::bins::{Bin, cut, log2};
 use super::column::grid;
 use super::column::map::Map;
-use super::column::{Base, CLASSES, Coder, Context, Copied, MOST_COPIES, MOST_MAPS, OTHER};
+use super::column::{
+    Base, CLASSES, Coder, Context, Copied, MOST_COPIES, MOST_MAPS, MOST_PLACES, OTHER,
+};
 use super::model::Plan;
-use super::packet::load;
+use super::packet::{self, load};
 use super::schema::{Count, Layout, Number, Role};
 use crate::error::{Error, Result};
 use crate::model::MOST_SYMBOLS;
@@ -25,6 +27,8 @@ const LARGE: usize = 16;
 const MOST_LARGE: usize = 256;
 /// Columns of events that may have several tables each.
 const FEW: usize = 8192;
+/// Tables that are chosen by places, of all columns.
+const MOST_TABLES: usize = 1 << 16;
 /// Bits that a bin takes in a model, with what its shares take.
 const BIN: f64 = 14.0;
 /// Bits that a symbol takes in one more table.
@@ -167,6 +171,8 @@ pub(super) struct Learner<'a> {
     values: Vec<Vec<u64>>,
     /// Classes of their symbols.
     classes: Vec<Vec<u8>>,
+    /// Tables that may yet be chosen by places.
+    tables: usize,
 }
 
 impl<'a> Learner<'a> {
@@ -248,7 +254,7 @@ impl<'a> Learner<'a> {
         });
         let values = values.collect();
         let classes = vec![Vec::new(); layout.columns().len()];
-        Learner { layout, plan, batch, seen, values, classes }
+        Learner { layout, plan, batch, seen, values, classes, tables: MOST_TABLES }
     }
 
     /// The coders of all columns that have one.
@@ -290,12 +296,27 @@ impl<'a> Learner<'a> {
                 }
             }
         }
+        let mut places = Vec::new();
+        if let Some(period) = self.period(level)
+            && number.bits() > 1
+            && best.0 > 64.0 / seen.scale
+        {
+            for map in self.whole_maps(column, &maps) {
+                let found = self.places(column, level, map, period);
+                let (bins, cost) = self.placed(column, level, map, &found, price);
+                if cost < best.0 - price.bin {
+                    best = (cost, Base::Place, Vec::new(), vec![map], bins);
+                    places = found;
+                }
+            }
+        }
         let (_, base, copies, maps, bins) = best;
-        let first = if base == Base::None { (0, 0) } else { self.first(column, maps[0]) };
+        let first = if base.has_first() { self.first(column, maps[0]) } else { (0, 0) };
         let mut coder = Coder {
             number,
             base,
             first,
+            places,
             copies,
             maps,
             bins,
@@ -451,9 +472,17 @@ impl<'a> Learner<'a> {
 
     /// With what the value before may be told from this one: only in maps that have an integer for every value.
     fn bases(&self, column: usize, maps: &[Map]) -> Vec<(Base, Map)> {
-        let number = self.layout.columns()[column].number;
         let whole = Map::Ordered { shift: 0 };
         let mut all = vec![(Base::Minus, whole), (Base::Xor, whole)];
+        let others = self.whole_maps(column, maps).into_iter().filter(|&map| map != whole);
+        all.extend(others.map(|map| (Base::Minus, map)));
+        all
+    }
+
+    /// The whole numbers, and of these maps the last that has an integer for every value of a column.
+    fn whole_maps(&self, column: usize, maps: &[Map]) -> Vec<Map> {
+        let number = self.layout.columns()[column].number;
+        let whole = Map::Ordered { shift: 0 };
         let (width, bytes) = (number.width(), self.batch.bytes(column));
         let every = |map: Map| {
             let mut values = (0..bytes.len() / width).map(|i| load(bytes, width, i));
@@ -462,8 +491,55 @@ impl<'a> Learner<'a> {
         let sampled =
             |map: &Map| self.values[column].iter().all(|&value| map.to(number, value).is_some());
         let other = maps.iter().rev().find(|&&map| map != whole && sampled(&map));
-        all.extend(other.filter(|&&map| every(map)).map(|&map| (Base::Minus, map)));
-        all
+        std::iter::once(whole).chain(other.filter(|&&map| every(map)).copied()).collect()
+    }
+
+    /// How many places arrays have, if it may matter where in one a value is.
+    fn period(&self, level: usize) -> Option<usize> {
+        match self.layout.levels()[level].count {
+            Count::Fixed(len) if (2..=MOST_PLACES as u32).contains(&len) => Some(len as usize),
+            _ => None,
+        }
+    }
+
+    /// The integer in the middle of those that each place has.
+    fn places(&self, column: usize, level: usize, map: Map, period: usize) -> Vec<u64> {
+        let number = self.layout.columns()[column].number;
+        let mut all: Vec<Vec<u64>> = vec![Vec::new(); period];
+        for (&value, &index) in self.values[column].iter().zip(&self.seen[level].index) {
+            all[index as usize % period].extend(map.to(number, value));
+        }
+        let middle = |integers: &mut Vec<u64>| {
+            let middle = integers.len() / 2;
+            match middle < integers.len() {
+                true => *integers.select_nth_unstable(middle).1,
+                false => 0,
+            }
+        };
+        all.iter_mut().map(middle).collect()
+    }
+
+    /// Bins of differences from these, and the bits that they take.
+    fn placed(
+        &self,
+        column: usize,
+        level: usize,
+        map: Map,
+        places: &[u64],
+        price: Price,
+    ) -> (Vec<Bin>, f64) {
+        let number = self.layout.columns()[column].number;
+        let (seen, values) = (&self.seen[level], &self.values[column]);
+        let told = values.iter().zip(&seen.index).map(|(&value, &index)| {
+            let (integer, place) = (map.to(number, value), places[index as usize % places.len()]);
+            packet::based(Base::Place, map, number, integer.unwrap_or(0), place, false)
+        });
+        let mut told: Vec<u64> = told.collect();
+        told.sort_unstable();
+        let (bins, bits) = cut_at_most(&told, values.len(), price);
+        // Each takes about as much as the number itself.
+        let own: u32 = places.iter().map(|place| 8 + place.checked_ilog2().unwrap_or(0)).sum();
+        (bins, bits + f64::from(own) / seen.scale)
     }
 
     /// Bins of differences, and the bits that these take with the first values.
@@ -480,7 +556,7 @@ impl<'a> Learner<'a> {
         let integer = |i: usize| map.to(number, values[i]).unwrap_or(0);
         let mut told: Vec<u64> = (0..values.len())
             .filter(|&i| seen.rows[i] > 0)
-            .map(|i| super::packet::based(base, map, number, integer(i), integer(i - 1), false))
+            .map(|i| packet::based(base, map, number, integer(i), integer(i - 1), false))
             .collect();
         told.sort_unstable();
         let bins = cut_at_most(&told, values.len(), price);
@@ -508,7 +584,7 @@ impl<'a> Learner<'a> {
         (0..values.len())
             .map(|i| {
                 let (value, row) = (values[i], seen.rows[i] as usize);
-                if coder.base != Base::None && row == 0 {
+                if coder.base.has_first() && row == 0 {
                     return None;
                 }
                 let copy = coder.copies.iter().position(|copied| {
@@ -521,9 +597,13 @@ impl<'a> Learner<'a> {
                 for (place, &map) in coder.maps.iter().enumerate() {
                     let Some(mut integer) = map.to(number, value) else { continue };
                     if coder.base != Base::None {
-                        let before = map.to(number, values[i - 1]).unwrap_or(0);
-                        integer =
-                            super::packet::based(coder.base, map, number, integer, before, false);
+                        let before = match coder.base {
+                            Base::Place => {
+                                coder.places[seen.index[i] as usize % coder.places.len()]
+                            }
+                            _ => map.to(number, values[i - 1]).unwrap_or(0),
+                        };
+                        integer = packet::based(coder.base, map, number, integer, before, false);
                     }
                     let those = &coder.bins[firsts[place]..];
                     let bin = those.partition_point(|bin| {
@@ -568,11 +648,12 @@ impl<'a> Learner<'a> {
             .filter_map(|(i, symbol)| symbol.map(|symbol| (i, symbol)))
             .collect();
         let all = coder.symbols();
-        let mut counts = vec![0u32; CLASSES * all];
-        let mut cost = |context: &dyn Fn(usize) -> u8| -> f64 {
-            counts.fill(0);
+        let mut counts = Vec::new();
+        let mut cost = |contexts: usize, context: &dyn Fn(usize) -> usize| -> f64 {
+            counts.clear();
+            counts.resize(contexts * all, 0u32);
             for &(i, symbol) in &told {
-                counts[usize::from(context(i)) * all + symbol] += 1;
+                counts[context(i) * all + symbol] += 1;
             }
             let bits = counts.chunks(all.max(1)).map(|counts| {
                 let total: u32 = counts.iter().sum();
@@ -585,11 +666,12 @@ impl<'a> Learner<'a> {
             });
             bits.sum()
         };
-        let mut best = (cost(&|_| 0), Context::None);
+        let mut best = (cost(1, &|_| 0), Context::None);
         // What hardly differs has nothing to gain.
         if best.0 > 64.0 / seen.scale && self.layout.columns().len() <= FEW {
             let margin = 16.0 / seen.scale;
-            let own = |i: usize| if seen.rows[i] == 0 { OTHER } else { classes[i - 1] };
+            let own =
+                |i: usize| usize::from(if seen.rows[i] == 0 { OTHER } else { classes[i - 1] });
             let mut runs = vec![0u8; symbols.len()];
             for i in 1..symbols.len() {
                 let is_copy = symbols[i - 1].is_some_and(|symbol| symbol < coder.copies.len());
@@ -604,28 +686,37 @@ impl<'a> Learner<'a> {
                     best = (bits, context);
                 }
             };
-            consider(cost(&own), Context::Own);
+            consider(cost(CLASSES, &own), Context::Own);
             if !coder.copies.is_empty() {
-                consider(cost(&|i| runs[i]), Context::Run);
+                consider(cost(CLASSES, &|i| runs[i].into()), Context::Run);
             }
-            consider(cost(&|i| seen.index[i].min(OTHER.into()) as u8), Context::Index);
+            let last = CLASSES - 1;
+            consider(cost(CLASSES, &|i| last.min(seen.index[i] as usize)), Context::Index);
+            let period = self.period(level).unwrap_or(0);
+            if period > CLASSES && period <= self.tables {
+                consider(cost(period, &|i| seen.index[i] as usize), Context::Place(period));
+            }
             let before =
                 self.plan.items[level].columns.iter().rev().filter(|&&other| other < column);
             let telling =
                 |&&other: &&usize| self.classes[other].windows(2).any(|pair| pair[0] != pair[1]);
             for &other in before.filter(telling).take(NEAR) {
                 let classes = &self.classes[other];
-                consider(cost(&|i| classes[i]), Context::Class(other));
+                consider(cost(CLASSES, &|i| classes[i].into()), Context::Class(other));
             }
             if let Some(parent) = self.layout.levels()[level].parent {
                 let parent = self.plan.levels[parent];
                 for &other in self.plan.items[parent].columns.iter().filter(telling).take(NEAR) {
                     let classes = &self.classes[other];
-                    consider(cost(&|i| classes[seen.above[i] as usize]), Context::Class(other));
+                    let class = |i: usize| usize::from(classes[seen.above[i] as usize]);
+                    consider(cost(CLASSES, &class), Context::Class(other));
                 }
             }
         }
         coder.context = best.1;
+        if let Context::Place(period) = best.1 {
+            self.tables -= period;
+        }
         self.classes[column] = classes;
     }
 }

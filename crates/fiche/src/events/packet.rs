@@ -44,8 +44,8 @@ pub(super) fn based(
     match (base, is_back) {
         (Base::None, _) => integer,
         (Base::Xor, _) => integer ^ before,
-        (Base::Minus, false) => integer.wrapping_sub(before).wrapping_add(half) & all,
-        (Base::Minus, true) => integer.wrapping_add(before).wrapping_sub(half) & all,
+        (Base::Minus | Base::Place, false) => integer.wrapping_sub(before).wrapping_add(half) & all,
+        (Base::Minus | Base::Place, true) => integer.wrapping_add(before).wrapping_sub(half) & all,
     }
 }
 
@@ -65,5 +65,16 @@ impl Places {
             self.index.extend((0..len).map(|index| index.min(usize::from(OTHER)) as u8));
             self.above.extend(std::iter::repeat_n(above as u32, len));
         }
+    }
+
+    /// The numbers modulo a period.
+    pub fn modulo(&self, period: usize, out: &mut Vec<u16>) {
+        out.clear();
+        let mut next = 0;
+        out.extend(self.index.iter().map(|&index| {
+            let place = if index == 0 || next == period { 0 } else { next };
+            next = place + 1;
+            place as u16
+        }));
     }
 }

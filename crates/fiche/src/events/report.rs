@@ -137,7 +137,7 @@ impl Segment {
                 let told = counts.iter().enumerate();
                 taken.bits += told.map(|(i, &n)| f64::from(n) * f64::from(bits(i))).sum::<f64>();
             }
-            if coder.base != Base::None {
+            if coder.base.has_first() {
                 let level = model.plan.level_of(inner, column);
                 let firsts = starts[level].windows(2).filter(|pair| pair[0] < pair[1]).count();
                 taken.bits += firsts as f64 * f64::from(coder.first.1);
@@ -178,6 +178,7 @@ impl Segment {
             Context::Class(other) => parts.push(format!("by {}", path(other))),
             Context::Own => parts.push("by the one before".to_owned()),
             Context::Run => parts.push("by the copies before".to_owned()),
+            Context::Place(period) => parts.push(format!("by its place of {period}")),
             Context::Index => parts.push("by its place in the list".to_owned()),
         }
         parts.join(", ")
@@ -191,6 +192,7 @@ fn values_of(coder: &Coder) -> String {
         Base::None => {}
         Base::Minus => parts.push("differences".to_owned()),
         Base::Xor => parts.push("exclusive or".to_owned()),
+        Base::Place => parts.push(format!("differences from {} places", coder.places.len())),
     }
     for map in &coder.maps {
         match map {

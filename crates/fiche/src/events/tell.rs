@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::batch::Batch;
 use super::column::{Base, Coder, Context, OTHER};
 use super::model::Model;
-use super::packet::{Places, based, load};
+use super::packet::{self, Places, load};
 use super::schema::{Count, Layout};
 use crate::model::{BitSink, Encoder, Shares};
 
@@ -66,6 +66,8 @@ pub(crate) struct Teller<'a> {
     /// Where each column has its first.
     at: Vec<usize>,
     places: Places,
+    modulo: Vec<u16>,
+    based: Vec<u16>,
     sink: BitSink,
 }
 
@@ -140,8 +142,8 @@ impl<'a> Finder<'a> {
             let Some(integer) = map.to(coder.number, value) else { continue };
             let told = match coder.base {
                 Base::None => integer,
-                _ if is_first => integer,
-                base => based(base, *map, coder.number, integer, *before, false),
+                Base::Minus | Base::Xor if is_first => integer,
+                base => packet::based(base, *map, coder.number, integer, *before, false),
             };
             if let Some(found) = lowers.find(told) {
                 let bin = &coder.bins[found];
@@ -172,7 +174,7 @@ impl<'a> Teller<'a> {
             counts.extend((0..coder.contexts()).map(|_| vec![0; coder.symbols()]));
         }
         let at = vec![0; finders.len()];
-        let (bits, values, places, sink) = Default::default();
+        let (bits, values, places, modulo, based, sink) = Default::default();
         Teller {
             layout,
             batch,
@@ -185,6 +187,8 @@ impl<'a> Teller<'a> {
             values,
             at,
             places,
+            modulo,
+            based,
             sink,
         }
     }
@@ -251,7 +255,10 @@ impl<'a> Teller<'a> {
         let bytes = &self.batch.columns[column];
         load_all(bytes, coder.number.width(), items.clone(), &mut self.bits);
         self.values.resize(self.bits.len(), Value { place: 0, token: NONE, bits: 0, class: OTHER });
-        let Teller { model, places, at, bits, values, .. } = self;
+        let Teller { model, places, modulo, based, at, bits, values, .. } = self;
+        if coder.base == Base::Place {
+            places.modulo(coder.places.len(), based);
+        }
         let (known, out) = values.split_at_mut_checked(start)?;
         let (table, starts) = (self.first_tables[column], &self.starts[level]);
         let work = Work {
@@ -260,6 +267,7 @@ impl<'a> Teller<'a> {
             bits,
             start,
             copies: coder.copies.iter().map(|copied| (at[copied.column], copied.shift)).collect(),
+            places: based,
             ends: starts.get(packets.start + 1..packets.end + 1)?,
             first: items.start,
         };
@@ -269,18 +277,23 @@ impl<'a> Teller<'a> {
             Context::Class(other) => {
                 let known = known.get(at[other]..)?;
                 match model.plan.level_of(self.layout, other) == level {
-                    true => work.run(out, counts, |row, _, _| known[row].class),
+                    true => work.run(out, counts, |row, _, _| known[row].class.into()),
                     false => {
                         let above = places.above.get(..items.len())?;
-                        work.run(out, counts, |row, _, _| known[above[row] as usize].class)
+                        work.run(out, counts, |row, _, _| known[above[row] as usize].class.into())
                     }
                 }
             }
-            Context::Own => work.run(out, counts, |_, class, _| class),
-            Context::Run => work.run(out, counts, |_, _, run| run),
+            Context::Own => work.run(out, counts, |_, class, _| class.into()),
+            Context::Run => work.run(out, counts, |_, _, run| run.into()),
             Context::Index => {
                 let index = places.index.get(..items.len())?;
-                work.run(out, counts, |row, _, _| index[row])
+                work.run(out, counts, |row, _, _| index[row].into())
+            }
+            Context::Place(period) => {
+                places.modulo(period, modulo);
+                let modulo = modulo.get(..items.len())?;
+                work.run(out, counts, |row, _, _| modulo[row].into())
             }
         }
     }
@@ -316,6 +329,8 @@ struct Work<'a> {
     start: usize,
     /// Where the columns begin that copies are of, and how many items ahead they are.
     copies: Vec<(usize, isize)>,
+    /// With a base of places that of each item.
+    places: &'a [u16],
     /// Where each packet ends, and the first begins, in the batch.
     ends: &'a [usize],
     first: usize,
@@ -327,7 +342,7 @@ impl Work<'_> {
         &self,
         out: &mut [Value],
         counts: &mut [Vec<u32>],
-        context: impl Fn(usize, u8, u8) -> u8,
+        context: impl Fn(usize, u8, u8) -> usize,
     ) -> Option<()> {
         match self.copies.is_empty() && self.finder.coder.base == Base::None {
             true => self.values::<true>(out, counts, context),
@@ -340,7 +355,7 @@ impl Work<'_> {
         &self,
         out: &mut [Value],
         counts: &mut [Vec<u32>],
-        context: impl Fn(usize, u8, u8) -> u8,
+        context: impl Fn(usize, u8, u8) -> usize,
     ) -> Option<()> {
         let (finder, coder) = (self.finder, self.finder.coder);
         let mine = self.bits.get(self.start..)?;
@@ -351,14 +366,17 @@ impl Work<'_> {
             for row in items.clone() {
                 let value = mine[row];
                 let is_first = row == from;
-                if !PLAIN && coder.base != Base::None && is_first {
+                if !PLAIN && coder.base.has_first() && is_first {
                     before = coder.maps[0].to(coder.number, value)?;
                     let (place, bits) = (before.wrapping_sub(coder.first.0), coder.first.1 as u8);
                     has(place, bits).then_some(())?;
                     out[row] = Value { place, token: NONE, bits, class: OTHER };
                     continue;
                 }
-                let context = usize::from(context(row, class, run));
+                if !PLAIN && coder.base == Base::Place {
+                    before = coder.places[usize::from(self.places[row])];
+                }
+                let context = context(row, class, run);
                 let same = |&(column, shift): &(usize, isize)| {
                     let other = row.wrapping_add_signed(shift);
                     items.contains(&other) && self.bits[column + other] == value

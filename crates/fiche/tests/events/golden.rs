@@ -131,6 +131,37 @@ fn walks() -> (Schema, Batch) {
     (schema, batch)
 }
 
+/// Arrays of which each place has values of its own, or one.
+pub fn arrays() -> (Schema, Batch) {
+    let channels = Type::from(Number::U16).array(20);
+    let fields = vec![
+        Field::new("pedestal", Type::from(Number::I32).array(300)),
+        Field::new("channel", channels.clone()),
+        Field::new("planes", channels.array(2).list()),
+        Field::new("modes", Type::from(Number::I16).array(12)),
+    ];
+    let schema = Schema::new(fields).unwrap();
+    let mut batch = Batch::new(&schema).unwrap();
+    let mut random = Random(28);
+    let fixed: Vec<i32> = (0..300).map(|_| random.number() as i32).collect();
+    for _ in 0..500 {
+        batch.put(0, &fixed).unwrap();
+        let channels = |random: &mut Random, count: usize| -> Vec<u16> {
+            (0..count).map(|i| 1000 * (i as u16 * 7 % 20) + random.below(6) as u16).collect()
+        };
+        batch.put(1, &channels(&mut random, 20)).unwrap();
+        let planes = random.below(4) as u32;
+        batch.put(2, &[planes]).unwrap();
+        (0..2 * planes).for_each(|_| batch.put(3, &channels(&mut random, 20)).unwrap());
+        for place in 0..12i16 {
+            let modes = [0, 77 * (place + 1), 5000 - 31 * place * place];
+            batch.put(4, &[1000 * place + modes[random.below(3) as usize]]).unwrap();
+        }
+    }
+    batch.check().unwrap();
+    (schema, batch)
+}
+
 /// What the columns of a file are: how many values each has, and their digest.
 fn manifest(reader: &Reader) -> String {
     let all = reader.read(0..reader.len(), None).unwrap();
@@ -150,7 +181,7 @@ fn manifest(reader: &Reader) -> String {
 #[test]
 fn golden_events_stay_readable() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/v1/events");
-    let all: [(&str, &dyn Fn() -> Vec<u8>); 6] = [
+    let all: [(&str, &dyn Fn() -> Vec<u8>); 7] = [
         ("numbers", &|| {
             let (schema, all) = numbers();
             write(&schema, &[all], Options::default())
@@ -164,6 +195,10 @@ fn golden_events_stay_readable() {
             write(&schema, &[all], Options::default().packet(12))
         }),
         ("texts", &|| write(&text_schema(), &[texts(120, &mut Random(22))], Options::default())),
+        ("arrays", &|| {
+            let (schema, all) = arrays();
+            write(&schema, &[all], Options::default())
+        }),
         ("keys", &|| {
             let mut random = Random(23);
             let batches: Vec<Batch> = (0..3).map(|_| events(&mut random, 400)).collect();

@@ -328,6 +328,28 @@ fn events_may_be_much_larger_than_a_block() {
     }
 }
 
+#[test]
+fn what_is_at_a_place_of_an_array_is_told_by_it() {
+    let (schema, all) = crate::golden::arrays();
+    let file = write(&schema, std::slice::from_ref(&all), Options::default());
+    let mut random = Random(29);
+    check_all_ways(&schema, &all, 0, Access::Event, &mut random);
+    check_all_ways(&schema, &all, 7, Access::Event, &mut random);
+    // Of 300 constants nothing is left but the model; of others the bits of one of six.
+    let reader = Reader::open(Arc::new(file.clone())).unwrap();
+    let report = reader.report(|_| Ok(())).unwrap();
+    assert!(report.columns[0].bits < 1.0, "{:?}", report.columns[0]);
+    let values = report.columns[3].bytes as f64 / 2.0;
+    let bits = report.columns[3].bits / values;
+    assert!((2.5..2.8).contains(&bits), "{bits} bits for one of six");
+    let coding = &report.columns[3].coding;
+    assert!(coding.contains("differences from 20 places"), "{coding}");
+    // Of each place one of three, which are others than those of the next.
+    let (bits, coding) = (report.columns[4].bits / 6000.0, &report.columns[4].coding);
+    assert!((1.5..1.7).contains(&bits), "{bits} bits for one of three");
+    assert!(coding.contains("by its place of 12"), "{coding}");
+}
+
 /// A file whose reads are noted.
 struct Noted(Vec<u8>, Mutex<Vec<usize>>);
 

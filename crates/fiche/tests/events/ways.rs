@@ -27,7 +27,8 @@ fn any_type() -> impl Strategy<Value = Type> {
         prop_oneof![
             inner.clone().prop_map(Type::list),
             inner.clone().prop_map(Type::optional),
-            (inner.clone(), 1u32..5).prop_map(|(what, len)| what.array(len)),
+            (inner.clone(), prop_oneof![8 => 1u32..5, 1 => 9u32..14])
+                .prop_map(|(what, len)| what.array(len)),
             proptest::collection::vec(inner, 0..4).prop_map(|all| Type::Record(fields(all))),
         ]
     })
@@ -37,7 +38,7 @@ fn any_type() -> impl Strategy<Value = Type> {
 fn values(random: &mut Random, number: Number, count: usize, others: &[Vec<u8>]) -> Vec<u8> {
     let width = number.width();
     let same = |other: &&Vec<u8>| other.len() == count * width && count > 0;
-    let (like, base) = (random.below(11), random.number());
+    let (like, base) = (random.below(12), random.number());
     if let (0, Some(other)) = (like, others.iter().rev().find(same))
         && number != Number::Bool
     {
@@ -59,6 +60,7 @@ fn values(random: &mut Random, number: Number, count: usize, others: &[Vec<u8>])
             (5, _) => float(random.below(100_000) as f64 / 1000.0),
             (6, _) => float(f64::from(random.below(1 << 24) as f32 / 77.0)),
             (7, _) if random.below(3) > 0 => float(0.0),
+            (11, _) => (base >> (i % 12)).to_le_bytes()[..width].to_vec(),
             (8, _) => (random.number() << 11).to_le_bytes()[..width].to_vec(),
             (9, _) => [f64::NAN, -0.0, f64::INFINITY, f64::MIN_POSITIVE / 8.0, -1.5]
                 [random.below(5) as usize]

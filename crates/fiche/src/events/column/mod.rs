@@ -4,8 +4,10 @@
 //!
 //! | size | field | meaning |
 //! |---|---|---|
-//! | 1 | base | 0: values are coded by themselves; 1: by what they differ from the one before in the packet; 2: by their exclusive or with that |
-//! | varint, 1 | first | with a base: an integer, and how many bits: the integer of a packet's first value is the sum of the two; no symbol tells of it |
+//! | 1 | base | 0: values are coded by themselves; 1: by what they differ from the one before in the packet; 2: by their exclusive or with that; 3: by what they differ from an integer that their place has |
+//! | varint | period | with base 3: 2 to 1,024; the place of a value is the number of its item in its list or array, or of the event in its packet, from 0 on, modulo this |
+//! | for each | place | varint: its integer, one of those that the map has |
+//! | varint, 1 | first | with base 1 or 2: an integer, and how many bits: the integer of a packet's first value is the sum of the two; no symbol tells of it |
 //! | varint | copies | how many; 0 with a base |
 //! | for each | copy | varint: the number of a column of the same level and the same numbers, up to this one; 1: how many items ahead, plus 8, less than 16; of itself less than 8 |
 //! | varint | maps | how many, 1 with a base |
@@ -14,9 +16,10 @@
 //! | 1 | escape | 1: there is one; else 0 |
 //! | 1 | named | how many symbols have a class of their own, up to 7 |
 //! | for each | symbol | varint |
-//! | 1 | context | what a value's table is chosen by: 0 nothing; 1 the class that the same item, or the item that it is in on the level above, has in another column; 2 that of its own last; 3 how many symbols have been copies since the last that was none; 4 the number of the item in its list or array, or of the event in its packet, from 0 on |
+//! | 1 | context | what a value's table is chosen by: 0 nothing; 1 the class that the same item, or the item that it is in on the level above, has in another column; 2 that of its own last; 3 how many symbols have been copies since the last that was none; 4 the number of the item in its list or array, or of the event in its packet, from 0 on; 5 the same modulo a period |
 //! | varint | column | of context 1: its number; on the same level and before this one, or on the level above |
-//! | 1 | tables | a bit for each context, the lowest for 0: whether it has a table; one without does not come |
+//! | varint | period | of context 5: 2 to 1,024 |
+//! | | tables | a bit for each context, the lowest of the first byte for 0, in as many bytes as it takes: whether it has a table; one without does not come. There is one context without them, a period of them, else 8 |
 //! | for each | shares | of all symbols |
 //!
 //! A *map* makes integers of numbers, as many as have the bits that are given. One byte tells which, and what follows it what of:
@@ -35,7 +38,7 @@
 //! The *symbols* are the copies, then the bins, map by map, then the escape. Copies are of the value that is so many items ahead in that
 //! column, through all lists of the packet; it is there. A bin is followed by the place in it, in as many bits as it has; an escape by the number itself, in all its bits. With a base the integer
 //! of a bin is the difference, plus half of all integers that the map has, modulo these, or the exclusive or; behind a value that was told by the escape the integer before counts as 0, even if the map has one for it. The *class* of a symbol is its place among the named ones; of
-//! all others, and before the first, it is 7. A value without a symbol, the first with a base, has that class, too. Contexts that count begin at 0 and stop at 7.
+//! all others, and before the first, it is 7. A value without a symbol, the first with base 1 or 2, has that class, too. Contexts 3 and 4 begin at 0 and stop at 7.
 //!
 //! Arithmetic of floating point numbers is in 8 bytes, rounded to those of the number last, to the nearest, of two that are as near to the even one. *Shares* are how often symbols are expected: 1: two to this is how many parts there are, up to 1,024, and 0 where one symbol has them all; then for each symbol a varint, its parts, and behind
 //! one of 0 a varint: how many more symbols follow that have 0, and are left out.
@@ -56,6 +59,8 @@ use crate::wire::{Put, Take};
 pub(crate) const CLASSES: usize = 8;
 /// The class of symbols that have none of their own.
 pub(crate) const OTHER: u8 = 7;
+/// A period of places at most.
+pub(crate) const MOST_PLACES: usize = 1024;
 /// Copies that a column may have.
 pub(crate) const MOST_COPIES: usize = 3;
 /// What is added to how far ahead a copy is from.
@@ -71,6 +76,15 @@ pub(crate) enum Base {
     Minus,
     /// The exclusive or with it.
     Xor,
+    /// The difference from what its place has.
+    Place,
+}
+
+impl Base {
+    /// Whether the first value of a packet, with none before it, has no symbol.
+    pub fn has_first(self) -> bool {
+        matches!(self, Base::Minus | Base::Xor)
+    }
 }
 
 /// A value that was there before.
@@ -93,6 +107,8 @@ pub(crate) enum Context {
     Run,
     /// The number of the item in its list.
     Index,
+    /// The same modulo a period.
+    Place(usize),
 }
 
 /// How a column is coded.
@@ -100,8 +116,10 @@ pub(crate) enum Context {
 pub(crate) struct Coder {
     pub number: Number,
     pub base: Base,
-    /// With a base, of the first: the lowest integer, and bits above that.
+    /// Where the value before is the base, of the first: the lowest integer, and bits above that.
     pub first: (u64, u32),
+    /// Where their places are, the integer of each.
+    pub places: Vec<u64>,
     pub copies: Vec<Copied>,
     pub maps: Vec<Map>,
     /// Sorted by map and place.
@@ -122,7 +140,11 @@ impl Coder {
 
     /// How many contexts there are.
     pub fn contexts(&self) -> usize {
-        if self.context == Context::None { 1 } else { CLASSES }
+        match self.context {
+            Context::None => 1,
+            Context::Place(period) => period,
+            _ => CLASSES,
+        }
     }
 
     /// The class of a symbol.
@@ -158,9 +180,12 @@ impl Coder {
 
     pub fn put(&self, out: &mut Vec<u8>) {
         out.put_u8(self.base as u8);
-        if self.base != Base::None {
+        if self.base.has_first() {
             out.put_varint(self.first.0);
             out.put_u8(self.first.1 as u8);
+        } else if self.base == Base::Place {
+            out.put_varint(self.places.len() as u64);
+            self.places.iter().for_each(|&integer| out.put_varint(integer));
         }
         out.put_varint(self.copies.len() as u64);
         for copied in &self.copies {
@@ -182,9 +207,15 @@ impl Coder {
             Context::Own => out.put_u8(2),
             Context::Run => out.put_u8(3),
             Context::Index => out.put_u8(4),
+            Context::Place(period) => {
+                out.put_u8(5);
+                out.put_varint(period as u64);
+            }
         }
-        let there = self.shares.iter().enumerate().filter(|(_, shares)| shares.is_some());
-        out.put_u8(there.fold(0, |sum, (i, _)| sum | 1 << i));
+        for some in self.shares.chunks(8) {
+            let there = some.iter().enumerate().filter(|(_, shares)| shares.is_some());
+            out.put_u8(there.fold(0, |sum, (i, _)| sum | 1 << i));
+        }
         self.shares.iter().flatten().for_each(|shares| shares.put(out));
     }
 
@@ -194,12 +225,21 @@ impl Coder {
             0 => Base::None,
             1 => Base::Minus,
             2 => Base::Xor,
+            3 => Base::Place,
             _ => return Err(take.corrupt()),
         };
         let first = match base {
-            Base::None => (0, 0),
+            Base::None | Base::Place => (0, 0),
             _ => (take.varint()?, u32::from(take.u8()?)),
         };
+        let mut places = Vec::new();
+        if base == Base::Place {
+            let period = take.count(MOST_PLACES as u64)?;
+            if period < 2 {
+                return Err(take.corrupt());
+            }
+            places = (0..period).map(|_| take.varint()).collect::<Result<_>>()?;
+        }
         let copies = take.count(MOST_COPIES as u64)?;
         let copies = (0..copies)
             .map(|_| {
@@ -221,6 +261,7 @@ impl Coder {
             number,
             base,
             first,
+            places,
             copies,
             maps,
             bins,
@@ -243,20 +284,28 @@ impl Coder {
             2 => Context::Own,
             3 => Context::Run,
             4 => Context::Index,
+            5 => Context::Place(take.count(MOST_PLACES as u64)?),
             _ => return Err(take.corrupt()),
         };
-        let there = take.u8()?;
+        if matches!(coder.context, Context::Place(..2)) {
+            return Err(take.corrupt());
+        }
+        let contexts = coder.contexts();
+        let there = take.bytes(contexts.div_ceil(8))?.to_vec();
         let symbols = coder.symbols();
-        for context in 0..coder.contexts() {
-            let is_there = there >> context & 1 == 1;
+        for context in 0..contexts {
+            let is_there = there[context / 8] >> (context % 8) & 1 == 1;
             let shares = is_there.then(|| Shares::take(take, symbols)).transpose()?;
             coder.shares.push(shares);
         }
         let bad_base = base != Base::None
             && (coder.maps.len() != 1 || !coder.copies.is_empty() || first.1 > 64);
+        let beyond =
+            |&integer: &u64| widths.iter().any(|&width| width < 64 && integer >> width > 0);
         if bad_base
+            || coder.places.iter().any(beyond)
             || coder.copies.iter().any(|copied| copied.shift >= SHIFT)
-            || u32::from(there) >> coder.contexts() != 0
+            || contexts % 8 > 0 && there.last().is_some_and(|last| last >> (contexts % 8) > 0)
         {
             return Err(take.corrupt());
         }

@@ -154,6 +154,8 @@ struct Decoded {
     symbols: usize,
     base: Base,
     first: (u64, u32),
+    /// With that of places, the integer of each.
+    places: Vec<u64>,
     /// How many columns back those are that copies are of, and how many items ahead.
     copies: Vec<(usize, isize)>,
     maps: Vec<Map>,
@@ -174,6 +176,8 @@ enum Chosen {
     Own,
     Run,
     Index,
+    /// The number of the item in its list modulo this.
+    Place(usize),
 }
 
 /// A level of its own, and its columns.
@@ -299,6 +303,8 @@ pub(crate) struct Room {
     pub told: Told,
     places: Places,
     given: Vec<u8>,
+    modulo: Vec<u16>,
+    based: Vec<u16>,
     codec: Scratch,
 }
 
@@ -398,8 +404,11 @@ impl Decoder {
                 }
             }
             let mine = &decoder.columns[first..];
-            let placed =
-                |column: &Decoded| matches!(column.chosen, Chosen::Above(_) | Chosen::Index);
+            let placed = |column: &Decoded| {
+                let is_chosen =
+                    matches!(column.chosen, Chosen::Above(_) | Chosen::Index | Chosen::Place(_));
+                is_chosen || column.base == Base::Place
+            };
             decoder.steps.push(Step {
                 level,
                 above: about.parent.map_or(0, |parent| plan.levels[parent]),
@@ -433,6 +442,7 @@ impl Decoder {
             Context::Own => Chosen::Own,
             Context::Run => Chosen::Run,
             Context::Index => Chosen::Index,
+            Context::Place(period) => Chosen::Place(period),
         };
         let copies = coder.copies.iter().map(|copied| (back(copied.column), copied.shift));
         let copies = copies.collect();
@@ -475,6 +485,7 @@ impl Decoder {
             symbols: first,
             base: coder.base,
             first: coder.first,
+            places: coder.places.clone(),
             copies,
             maps: coder.maps.clone(),
             is_plain: is_plain && all,

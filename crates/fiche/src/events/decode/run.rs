@@ -5,7 +5,7 @@ use super::{
     AT_ONCE, About, Base, Chosen, Decoded, Decoder, ESCAPE, Items, Kind, MISSING, OTHER, Room,
     Symbol, Told,
 };
-use crate::events::packet::{Places, based};
+use crate::events::packet::{self, Places};
 use crate::events::schema::Count;
 use crate::model::{Bits, FIRST, MARGIN, Words};
 use crate::processor::Work;
@@ -26,7 +26,7 @@ impl Work for Packet<'_> {
     #[inline(always)]
     fn run(self) -> Option<()> {
         let Packet { decoder, len, events, room } = self;
-        let Room { padded, told, places, given, .. } = room;
+        let Room { padded, told, places, given, modulo, based, .. } = room;
         if decoder.has_number && len < 4 {
             return None;
         }
@@ -83,6 +83,8 @@ impl Work for Packet<'_> {
                 above_items: above.all,
                 places,
                 given,
+                modulo,
+                based,
             };
             run.level(columns, level)?;
             start = end;
@@ -116,6 +118,8 @@ struct Level<'a> {
     above_items: usize,
     places: &'a Places,
     given: &'a mut Vec<u8>,
+    modulo: &'a mut Vec<u16>,
+    based: &'a mut Vec<u16>,
 }
 
 /// Decoding of a packet on its way.
@@ -130,13 +134,29 @@ struct Run<'a> {
 impl Run<'_> {
     #[inline(always)]
     fn level(&mut self, columns: &[Decoded], level: Level<'_>) -> Option<()> {
-        let Level { decoder, values, classes, items, above, above_items, places, given } = level;
+        let Level {
+            decoder,
+            values,
+            classes,
+            items,
+            above,
+            above_items,
+            places,
+            given,
+            modulo,
+            based,
+        } = level;
         let mut at = 0;
         for about in columns {
             let (before, out) = values.split_at_mut_checked(at)?;
             let (known, classes) = classes.split_at_mut_checked(at)?;
             let (out, classes) = (out.get_mut(..items)?, classes.get_mut(..items)?);
-            let column = Column { decoder, about, before };
+            let mut own: &[u16] = &[];
+            if about.base == Base::Place {
+                places.modulo(about.places.len(), based);
+                own = based.get(..items)?;
+            }
+            let column = Column { decoder, about, before, places: own };
             match about.chosen {
                 Chosen::Constant(value, class) => {
                     out.fill(value);
@@ -145,7 +165,7 @@ impl Run<'_> {
                 Chosen::Nothing => self.either(&column, out, classes, |_, _, _| 0)?,
                 Chosen::Class(back) => {
                     let other = known.get(at.checked_sub(back * items)?..)?.get(..items)?;
-                    self.either(&column, out, classes, |row, _, _| other[row])?;
+                    self.either(&column, out, classes, |row, _, _| other[row].into())?;
                 }
                 Chosen::Above(before) => {
                     let other = above.get(before * above_items..)?.get(..above_items)?;
@@ -153,14 +173,19 @@ impl Run<'_> {
                     given.clear();
                     given.extend(rows.iter().map(|&row| other.get(row as usize).unwrap_or(&OTHER)));
                     let given = &given[..items];
-                    self.either(&column, out, classes, |row, _, _| given[row])?;
+                    self.either(&column, out, classes, |row, _, _| given[row].into())?;
                 }
                 Chosen::Index => {
                     let index = places.index.get(..items)?;
-                    self.either(&column, out, classes, |row, _, _| index[row])?;
+                    self.either(&column, out, classes, |row, _, _| index[row].into())?;
                 }
-                Chosen::Own => self.either(&column, out, classes, |_, class, _| class)?,
-                Chosen::Run => self.either(&column, out, classes, |_, _, run| run)?,
+                Chosen::Place(period) => {
+                    places.modulo(period, modulo);
+                    let modulo = modulo.get(..items)?;
+                    self.either(&column, out, classes, |row, _, _| modulo[row].into())?;
+                }
+                Chosen::Own => self.either(&column, out, classes, |_, class, _| class.into())?,
+                Chosen::Run => self.either(&column, out, classes, |_, _, run| run.into())?,
             }
             at += items;
         }
@@ -174,7 +199,7 @@ impl Run<'_> {
         column: &Column<'_>,
         out: &mut [u64],
         classes: &mut [u8],
-        context: impl Fn(usize, u8, u8) -> u8,
+        context: impl Fn(usize, u8, u8) -> usize,
     ) -> Option<()> {
         match column.about.is_plain {
             true => self.values::<true>(column, out, classes, context),
@@ -188,7 +213,7 @@ impl Run<'_> {
         column: &Column<'_>,
         out: &mut [u64],
         classes: &mut [u8],
-        context: impl Fn(usize, u8, u8) -> u8,
+        context: impl Fn(usize, u8, u8) -> usize,
     ) -> Option<()> {
         let Column { decoder, about, .. } = column;
         let words = self.words;
@@ -196,7 +221,7 @@ impl Run<'_> {
         let (mut class, mut run) = (OTHER, 0);
         // With a base, the integer before.
         let (mut start, mut before) = (0, 0);
-        if !PLAIN && about.base != Base::None && !out.is_empty() {
+        if !PLAIN && about.base.has_first() && !out.is_empty() {
             let (low, count) = about.first;
             before = low.wrapping_add(take(&mut bits, words, count));
             out[0] = about.maps[0].from(about.number, before) & about.all;
@@ -209,7 +234,7 @@ impl Run<'_> {
         let classes = &mut classes[..out.len()];
         for row in start..out.len() {
             // SAFETY: a column has tables for all that it may be chosen by.
-            let table = *unsafe { tables.get_unchecked(usize::from(context(row, class, run))) };
+            let table = *unsafe { tables.get_unchecked(context(row, class, run)) };
             let place = table.slots + (number & u32::from(table.mask));
             // SAFETY: a table has slots for all numbers up to its mask.
             let slot = *unsafe { slots.get_unchecked(place as usize) };
@@ -244,6 +269,9 @@ impl Run<'_> {
                             ..=AT_ONCE => place,
                             more => take(&mut bits, words, more.into()),
                         };
+                        if about.base == Base::Place {
+                            before = about.places[usize::from(column.places[row])];
+                        }
                         (value, before) = about.mapped(symbol, place, before);
                     }
                 }
@@ -260,6 +288,8 @@ struct Column<'a> {
     decoder: &'a Decoder,
     about: &'a Decoded,
     before: &'a [u64],
+    /// With a base of places that of each item.
+    places: &'a [u16],
 }
 
 impl Column<'_> {
@@ -291,7 +321,7 @@ impl Decoded {
         let told = symbol.base.wrapping_add(place);
         let integer = match self.base {
             Base::None => told,
-            base => based(base, map, self.number, told, before, true),
+            base => packet::based(base, map, self.number, told, before, true),
         };
         (map.from(self.number, integer) & self.all, integer)
     }
