@@ -1,6 +1,7 @@
 """Events from Python: what goes in comes out, by every library."""
 
 import importlib.util
+import json
 import os
 import pathlib
 import pickle
@@ -489,6 +490,103 @@ def test_branches_that_cannot_be_read_go_in_as_bytes(tree, tmp_path, monkeypatch
     assert report["unread"] == {"grid": "NotImplementedError: no way to read it"}
     stored = b"".join(fiche.events.open(tmp_path / "out.fiche")["grid"].to_list())
     assert stored == np.arange(1500, dtype=">f8").tobytes()
+
+
+def test_events_become_trees_of_root_again(tree, tmp_path, capsys):
+    import uproot
+    from fiche.events import root
+
+    there, back, again = tmp_path / "there.fiche", tmp_path / "back.root", tmp_path / "again.fiche"
+    assert root.main(["repack", f"{tree}:events", "-o", str(there), "-q"]) == 0
+    assert root.main(["export", str(there), "-o", str(back), "--verify", "--codec", "lz4"]) == 0
+    assert "a TTree" in capsys.readouterr().out
+    was, now = (uproot.open(path)["events"] for path in (tree, back))
+    # The counter of lists counts them still, and NaNs have their bits.
+    assert {name: branch.typename for name, branch in was.items()} == {name: branch.typename for name, branch in now.items()}
+    assert now["jet_pt"].count_branch.name == "njet"
+    assert now["mass"].array(library="np").tobytes() == was["mass"].array(library="np").tobytes()
+    assert now["grid"].array(library="np").shape == (500, 3)
+    # As the header of each piece that is compressed says.
+    assert b"L4\x01" in back.read_bytes() and b"ZS\x01" not in back.read_bytes()
+    root.repack(f"{back}:events", again, verify=True)
+    assert fiche.events.open(again).typenames() == fiche.events.open(there).typenames()
+    # What is there stays, unless it may go.
+    before = back.read_bytes()
+    assert root.main(["export", str(there), "-o", str(back)]) == 1
+    assert back.read_bytes() == before
+    assert root.main(["export", str(there), "-o", str(back), "-f", "--branches", "m*", "--tree", "masses"]) == 0
+    assert uproot.open(back)["masses"].keys() == ["mass"]
+    assert root.main(["export", str(there), "-o", str(tmp_path / "no.root"), "--branches", "q"]) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["again.fiche", "back.root", "run.root", "there.fiche"]
+
+
+def test_any_events_become_tuples_of_root(tmp_path):
+    import uproot
+    from fiche.events import root
+
+    events = {
+        "deep": ak.Array([[[1, 2], []], [], [[3]]]),
+        "names": ak.Array([["a", "bc"], [], [""]]),
+        "maybe": ak.Array([1.5, None, 2.5]),
+        "point": ak.Array([{"x": 1, "y": 2.0}] * 3),
+        "blob": ak.Array([b"\xff\x00", b"", b"a"]),
+        "half": np.array([1.5, np.inf, -0.0], "f2"),
+        "a/long.name": np.arange(3),
+        "b/long.name": np.arange(3),
+    }
+    with fiche.events.create(tmp_path / "any.fiche") as writer:
+        writer.extend(events)
+    with pytest.raises(TypeError, match="deep has var \\* var"):
+        root.export(tmp_path / "any.fiche", tmp_path / "any.root", kind="TTree")
+    report = root.export(tmp_path / "any.fiche", tmp_path / "any.root", verify=True)
+    assert (report["kind"], report["verified"]) == ("RNTuple", 3)
+    assert report["renamed"] == {"a/long.name": "long_name", "b/long.name": "long_name_2"}
+    found = uproot.open(tmp_path / "any.root")["events"].arrays()
+    assert found["deep"].to_list() == [[[1, 2], []], [], [[3]]]
+    assert found["blob"].to_list() == [[255, 0], [], [97]]
+    assert found["half"].to_list() == [1.5, np.inf, 0.0] and np.signbit(found["half"][2])
+    assert found["point"]["y"].to_list() == [2.0] * 3
+    for events in ({"x": np.arange(0)}, {"x": ak.Array([[[1]]])[:0]}):
+        with fiche.events.create(tmp_path / "none.fiche", overwrite=True) as writer:
+            writer.extend(events)
+        assert root.export(tmp_path / "none.fiche", tmp_path / "none.root", verify=True, overwrite=True)["events"] == 0
+
+
+def test_a_difference_of_a_tree_that_was_written_is_found(tree, tmp_path, monkeypatch):
+    from fiche.events import _export, root
+
+    root.repack(f"{tree}:events", tmp_path / "out.fiche")
+    extend = _export._Tree.extend
+
+    def other(self, arrays):
+        mass = np.asarray(arrays["mass"]).copy()
+        mass.view("u4")[7] ^= 1
+        extend(self, arrays | {"mass": ak.Array(mass)})
+
+    monkeypatch.setattr(_export._Tree, "extend", other)
+    with pytest.raises(fiche.CorruptError, match="mass differs"):
+        root.export(tmp_path / "out.fiche", tmp_path / "out.root", verify=True)
+    assert not (tmp_path / "out.root").exists()
+
+
+def test_a_tree_of_root_is_compared_with_what_it_takes_here(tree, capsys):
+    from fiche.events import root
+
+    report = root.compare(f"{tree}:events", rounds=1, verify=True)
+    rows = {row["branch"]: row for row in report["branches"]}
+    assert rows["grid"]["bytes"] == 12_000 and rows["run"]["coding"] == "one value"
+    assert report["root"] == sum(row["root"] for row in rows.values())
+    # But for what files have beside their columns.
+    stored = sum(row["stored_bytes"] for row in rows.values())
+    assert stored < report["bytes"] < stored + report["model_bytes"] + 4096
+    ways = {row["who"]: row for row in report["times"]}
+    assert {"fiche", "uproot"} <= set(ways) and not set(ways) & set(report["skipped"])
+    assert all(row["one"] > 0 and row["events"] == 500 for row in ways.values())
+    assert root.main(["compare", f"{tree}:events", "--sizes", "--branches", "jet*"]) == 0
+    told = capsys.readouterr().out
+    assert "jet_pt" in told and "ROOT's baskets" in told and "uproot" not in told
+    assert root.main(["compare", f"{tree}:events", "--sizes", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["events"] == 500
 
 
 def test_the_example_shows_a_peak(tmp_path, capsys):

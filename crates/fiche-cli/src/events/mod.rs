@@ -34,13 +34,13 @@ pub enum Verb {
     Parquet(ParquetArgs),
 }
 
-/// List files of ROOT, and repack them: by Python's package, with uproot
+/// Files of ROOT: list them, compare, repack, and write them again, by Python's package and uproot
 ///
 /// Runs python3 -m fiche.events.root, or another Python that FICHE_PYTHON names. It wants uproot.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct RootArgs {
-    /// ls FILE, or repack FILE or FILE:TREE, with -o FILE; --help tells of more
+    /// ls FILE, compare FILE:TREE, repack FILE:TREE -o FILE, or export FILE -o FILE; --help tells of more
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<std::ffi::OsString>,
 }

@@ -330,7 +330,7 @@ fn events_may_be_much_larger_than_a_block() {
 
 #[test]
 fn what_is_at_a_place_of_an_array_is_told_by_it() {
-    let (schema, all) = crate::golden::arrays();
+    let (schema, all) = golden::arrays();
     let file = write(&schema, std::slice::from_ref(&all), Options::default());
     let mut random = Random(29);
     check_all_ways(&schema, &all, 0, Access::Event, &mut random);

@@ -2,7 +2,6 @@
 
 import argparse
 import itertools
-import os
 import sys
 
 import pyarrow as pa
@@ -12,6 +11,8 @@ from .. import CorruptError
 from . import _fitted, _types, create
 from . import open as _open
 from ._arrow import field
+from ._command import bar, run
+from ._whole import whole
 
 __all__ = ["main", "pack", "unpack"]
 
@@ -94,21 +95,15 @@ def _bits(array, name, events):
     return _fitted(name, what, columns, events._fields[name][1], len(array))
 
 
-def unpack(source, output, *, columns=None, compression="zstd", progress=None):
+def unpack(source, output, *, columns=None, compression="zstd", overwrite=True, progress=None):
     """Writes events as a file of Parquet, which appears when it is whole; returns how many they were."""
     events = _open(source)
-    aside = f"{os.fspath(output)}.{os.getpid()}.part"
     schema = events.arrays(columns, entry_stop=0, library="pa").schema
-    try:
-        with pq.ParquetWriter(aside, schema, compression=compression) as writer:
-            for table, (_, stop) in events.iterate(columns, library="pa", report=True):
-                writer.write_table(table)
-                if progress is not None:
-                    progress(stop, len(events))
-        os.replace(aside, output)
-    finally:
-        if os.path.exists(aside):
-            os.unlink(aside)
+    with whole(output, overwrite) as aside, pq.ParquetWriter(aside, schema, compression=compression) as writer:
+        for table, (_, stop) in events.iterate(columns, library="pa", report=True):
+            writer.write_table(table)
+            if progress is not None:
+                progress(stop, len(events))
     return len(events)
 
 
@@ -133,23 +128,14 @@ def main(arguments=None):
     command.add_argument("-f", "--overwrite", action="store_true")
     command.add_argument("-q", "--quiet", action="store_true")
     given = parser.parse_args(arguments)
-    try:
-        return _run(given)
-    except (KeyError, ValueError, TypeError, OSError, pa.ArrowException, CorruptError) as error:
-        print(f"fiche.events.parquet: {error.args[0] if isinstance(error, KeyError) else error}", file=sys.stderr)
-        return 1
+    return run("fiche.events.parquet", _run, given, [pa.ArrowException])
 
 
 def _run(given):
-    from .._progress import Bar
-
     names = given.columns.split(",") if given.columns else None
-    with Bar("events") as bar:
-        shown = None if given.quiet or not sys.stderr.isatty() else bar
+    with bar(given) as shown:
         if given.command == "unpack":
-            if os.path.exists(given.output) and not given.overwrite:
-                raise ValueError(f"{given.output} is there already")
-            count = unpack(given.source, given.output, columns=names, progress=shown)
+            count = unpack(given.source, given.output, columns=names, overwrite=given.overwrite, progress=shown)
             print(f"{count:,} events")
             return 0
         report = pack(

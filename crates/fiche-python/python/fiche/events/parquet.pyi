@@ -24,6 +24,7 @@ def unpack(
     *,
     columns: Sequence[str] | None = None,
     compression: str = "zstd",
+    overwrite: bool = True,
     progress: Callable[[int, int], object] | None = None,
 ) -> int: ...
 def main(arguments: Sequence[str] | None = None) -> int: ...

@@ -2,23 +2,30 @@
 
     python -m fiche.events.root ls FILE
     python -m fiche.events.root repack FILE[:TREE] -o OUT [--branches PATTERN] [--access event] [--verify]
+    python -m fiche.events.root compare FILE[:TREE] [--branches PATTERN] [--access event] [--json]
+    python -m fiche.events.root export FILE.fiche -o OUT.root [--tree NAME] [--kind TTree] [--verify]
 
 `ls` shows trees and what uproot makes of their branches. `repack` writes all branches of a tree, or those that patterns name, as fields; what uproot
 cannot read goes in as the bytes that are stored for each event, or for each basket where these have no bounds, and is named. With
-`--verify` all is read again and compared, bit by bit, with what uproot gives.
+`--verify` all is read again and compared, bit by bit, with what uproot gives. `compare` says what each branch takes there and here, and how fast events are read, beside other formats that are installed.
+`export` writes events as a TTree or an RNTuple.
 """
 
 import argparse
 import fnmatch
+import json
 import sys
 
 import numpy as np
 
 from .. import CorruptError
-from . import _types, create, open
+from . import _compare, _types, create, open
 from ._awkward import columns as _columns
+from ._command import bar, run
+from ._compare import compare
+from ._export import CODECS, export
 
-__all__ = ["ls", "main", "repack", "trees"]
+__all__ = ["compare", "export", "ls", "main", "repack", "trees"]
 
 STEP = 32 << 20
 
@@ -143,6 +150,9 @@ def _notes(branch):
     for about, value in (("title", getattr(branch, "title", "")), ("typename", getattr(branch, "typename", ""))):
         if isinstance(value, str) and value:
             notes[about] = value
+    counter = getattr(branch, "count_branch", None)
+    if counter is not None:
+        notes["counter"] = counter.name
     return notes
 
 
@@ -309,30 +319,46 @@ def main(arguments=None):
     command = commands.add_parser("ls", help="show trees and branches")
     command.add_argument("file")
     command = commands.add_parser("repack", help="write a tree as a file of events")
-    command.add_argument("source", metavar="FILE[:TREE]")
+    _of_tree(command)
     command.add_argument("-o", "--output", required=True)
-    command.add_argument("--branches", action="append", default=[], metavar="PATTERN")
-    command.add_argument("--access", default="event", choices=["event", "block", "scan"])
     command.add_argument("--threads", type=int)
     command.add_argument("--verify", action="store_true", help="read all again and compare it with what uproot gives")
     command.add_argument("-f", "--overwrite", action="store_true")
+    command = commands.add_parser("compare", help="show what branches take there and here, and how fast events are read")
+    _of_tree(command)
+    command.add_argument("--verify", action="store_true", help="read all again and compare it with what uproot gives")
+    command.add_argument("--rounds", type=int, default=3, help="times are medians of so many")
+    command.add_argument("--sizes", action="store_true", help="no times")
+    command.add_argument("--json", action="store_true")
+    command = commands.add_parser("export", help="write events as a tree of ROOT")
+    command.add_argument("source", metavar="FILE.fiche")
+    command.add_argument("-o", "--output", required=True)
+    command.add_argument("--tree", help="its name")
+    command.add_argument("--kind", choices=["TTree", "RNTuple"], help="a TTree where all fields have a place in one, unless this says otherwise")
+    command.add_argument("--branches", action="append", default=[], metavar="PATTERN")
+    command.add_argument("--codec", default="zstd", choices=list(CODECS))
+    command.add_argument("--level", type=int)
+    command.add_argument("--verify", action="store_true", help="read all again and compare it")
+    command.add_argument("-f", "--overwrite", action="store_true")
     command.add_argument("-q", "--quiet", action="store_true")
     given = parser.parse_args(arguments)
-    try:
-        if given.command == "ls":
-            ls(given.file)
-            return 0
-        return _repack(given)
-    except (KeyError, ValueError, TypeError, OSError, CorruptError) as error:
-        print(f"fiche.events.root: {error.args[0] if isinstance(error, KeyError) else error}", file=sys.stderr)
-        return 1
+    return run("fiche.events.root", {"ls": _ls, "repack": _repack, "compare": _show, "export": _export}[given.command], given)
+
+
+def _of_tree(command):
+    command.add_argument("source", metavar="FILE[:TREE]")
+    command.add_argument("--branches", action="append", default=[], metavar="PATTERN")
+    command.add_argument("--access", default="event", choices=["event", "block", "scan"])
+    command.add_argument("-q", "--quiet", action="store_true")
+
+
+def _ls(given):
+    ls(given.file)
+    return 0
 
 
 def _repack(given):
-    from .._progress import Bar
-
-    with Bar("events") as bar:
-        shown = None if given.quiet or not sys.stderr.isatty() else bar
+    with bar(given) as shown:
         report = repack(
             given.source,
             given.output,
@@ -351,6 +377,46 @@ def _repack(given):
         print(f"as bytes: {leaf} ({why})")
     if given.verify:
         print("all is as uproot reads it, bit by bit")
+    return 0
+
+
+def _show(given):
+    with bar(given) as shown:
+        report = compare(
+            given.source,
+            branches=given.branches,
+            access=given.access,
+            rounds=max(1, given.rounds),
+            times=not given.sizes,
+            verify=given.verify,
+            progress=shown,
+        )
+    if given.json:
+        print(json.dumps(report, indent=1))
+    else:
+        _compare.show(report, sys.stdout)
+    return 0
+
+
+def _export(given):
+    with bar(given) as shown:
+        report = export(
+            given.source,
+            given.output,
+            tree=given.tree,
+            kind=given.kind,
+            branches=given.branches,
+            codec=given.codec,
+            level=given.level,
+            verify=given.verify,
+            overwrite=given.overwrite,
+            progress=shown,
+        )
+    print(f"{report['events']:,} events, {report['fields']:,} fields, {report['bytes']:,} bytes in {report['tree']}, {'an' if report['kind'] == 'RNTuple' else 'a'} {report['kind']}")
+    for name, made in report["renamed"].items():
+        print(f"{name} is {made} there")
+    if given.verify:
+        print("all is as it was, as uproot reads it")
     return 0
 
 

@@ -305,7 +305,8 @@ impl Coder {
         if bad_base
             || coder.places.iter().any(beyond)
             || coder.copies.iter().any(|copied| copied.shift >= SHIFT)
-            || contexts % 8 > 0 && there.last().is_some_and(|last| last >> (contexts % 8) > 0)
+            || !contexts.is_multiple_of(8)
+                && there.last().is_some_and(|last| last >> (contexts % 8) > 0)
         {
             return Err(take.corrupt());
         }
