@@ -546,6 +546,7 @@ def test_any_events_become_tuples_of_root(tmp_path):
     assert found["blob"].to_list() == [[255, 0], [], [97]]
     assert found["half"].to_list() == [1.5, np.inf, 0.0] and np.signbit(found["half"][2])
     assert found["point"]["y"].to_list() == [2.0] * 3
+    assert {row["branch"] for row in root.compare(tmp_path / "any.root", times=False)["branches"]} == set(found.fields)
     for events in ({"x": np.arange(0)}, {"x": ak.Array([[[1]]])[:0]}):
         with fiche.events.create(tmp_path / "none.fiche", overwrite=True) as writer:
             writer.extend(events)

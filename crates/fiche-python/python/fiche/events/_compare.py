@@ -13,7 +13,8 @@ def _codec(branch):
     compression = getattr(branch, "compression", None)
     if compression is None or compression.level == 0:
         # Some that write such files leave it out.
-        return "?" if branch.compressed_bytes < branch.uncompressed_bytes else "none"
+        sizes = [getattr(branch, f"{what}compressed_bytes", None) for what in ("", "un")]
+        return "?" if None in sizes or sizes[0] < sizes[1] else "none"
     return f"{type(compression).__name__.lower()} {compression.level}"
 
 
@@ -71,7 +72,9 @@ def show(report, stream):
         root, size = row["root"], row["stored_bytes"]
         ratio = f"{size / root:.3f}" if root else ""
         shown = "?" if root is None else f"{root:,}"
-        rows.append((row["branch"], row["type"], f"{row['bytes']:,}", shown, row["codec"], f"{size:,}", ratio, row["coding"]))
+        # Of records the types are long; `--json` has them whole.
+        kind = row["type"] if len(row["type"]) <= 40 else row["type"][:37] + "..."
+        rows.append((row["branch"], kind, f"{row['bytes']:,}", shown, row["codec"], f"{size:,}", ratio, row["coding"]))
     _table(rows, stream, left=(0, 1, 4, 7))
     root, size = report["root"], report["bytes"]
     beside = "" if root is None else f", {size / root:.3f} of the {root:,} in ROOT's baskets"
