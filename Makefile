@@ -121,6 +121,12 @@ bench-events:
 	@sh tests/install.sh $(PYTHON) $(VENV) peers
 	cargo run --release --quiet -p fiche-bench -- events $(ARGS) -o crates/fiche-bench/results
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps .
+	mkdir -p target/events
+	for tree in HZZ-zlib.root:events Zmumu-zlib.root:events issue-85.root:Hyp3O2 issue412.root:test demo-double32.root:T hepdata-example.root:ntuple; do \
+	    $(VENV)/bin/python -m fiche.events.root repack "$$(find $(DATA) -name "uproot-$${tree%:*}" | head -1):$${tree#*:}" -f -q \
+	        -o "target/events/$$(basename $${tree%:*} .root).fiche" || exit 1; \
+	done
+	cargo run --release --quiet -p fiche-bench -- baskets target/events/*.fiche -o crates/fiche-bench/results
 	$(VENV)/bin/python crates/fiche-bench/python/events.py $(DATA) --tiled 200 -o crates/fiche-bench/results \
 	    --timed uproot-HZZ-zlib.root,uproot-Zmumu-zlib.root,uproot-issue-85.root,uproot-issue412.root,uproot-hepdata-example.root,uproot-demo-double32.root,uproot-issue243-new.root
 

@@ -30,7 +30,7 @@ pub struct Args {
 }
 
 /// ROOT's default: what a basket holds before it is compressed.
-const BASKET: usize = 32_000;
+pub const BASKET: usize = 32_000;
 
 /// Events of one kind: the values of each, all of the same number, as numbers of four bytes.
 struct Kind {
@@ -301,7 +301,7 @@ struct Times {
     scan: Vec<f64>,
 }
 
-fn median(times: &[f64]) -> f64 {
+pub fn median(times: &[f64]) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
@@ -394,9 +394,7 @@ pub fn run(args: &Args) -> Result<()> {
     for level in [1, 6] {
         levels.push(Way::Baskets(Codec::Deflate, level));
     }
-    levels.extend(
-        [1, 5, 9].map(|level| Way::Baskets(Codec::Lz4, if level == 1 { 1 } else { level + 1 })),
-    );
+    levels.extend([1, 5, 9].map(|level| Way::Baskets(Codec::Lz4, level)));
     levels.push(Way::Baskets(Codec::Zstd, 3));
     levels.push(Way::Fiche(Access::Event));
     levels.push(Way::Fiche(Access::Scan));
@@ -415,7 +413,7 @@ fn ratio(row: &Measured) -> f64 {
     row.bytes as f64 / row.stored as f64
 }
 
-fn speed(bytes: usize, seconds: f64) -> f64 {
+pub fn speed(bytes: usize, seconds: f64) -> f64 {
     bytes as f64 / seconds / 1e6
 }
 

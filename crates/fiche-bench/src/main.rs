@@ -9,6 +9,7 @@
 
 mod advise;
 mod archive;
+mod baskets;
 mod counts;
 mod engine;
 mod engines;
@@ -53,6 +54,8 @@ enum Command {
     Remote(remote::Args),
     /// Events as the paper on ROOT's compression measures them: alone, in baskets, and in fiche's packets
     Events(events::Args),
+    /// Real events in ROOT's baskets by every codec, and on SquashFS, beside fiche's packets
+    Baskets(baskets::Args),
     /// What `fiche advise` foretells, beside what comes of it
     Advise(advise::Args),
     /// Instructions of reading a block, counted by Valgrind
@@ -81,6 +84,7 @@ fn main() -> std::process::ExitCode {
         Command::Files(args) => files::run(&args),
         Command::Remote(args) => remote::run(&args),
         Command::Events(args) => events::run(&args),
+        Command::Baskets(args) => baskets::run(&args),
         Command::Advise(args) => advise::run(&args),
         Command::Counts(args) => counts::run(&args),
         Command::CountWorker(args) => counts::work(&args),

@@ -4,7 +4,7 @@ mod bare;
 pub mod faces;
 mod fiche_archive;
 mod gzip;
-mod mounted;
+pub mod mounted;
 mod plain;
 pub mod process;
 mod zstd_dictionary;
