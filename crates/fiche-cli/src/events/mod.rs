@@ -1,5 +1,6 @@
 //! `fiche events`
 
+mod frontier;
 mod infer;
 mod print;
 mod put;
@@ -78,6 +79,9 @@ pub struct PackArgs {
     /// Fields that events are to be found by, numbers or texts: fiche events find
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     key: Vec<String>,
+    /// Print what the first events take with each --access, and how fast they are read then
+    #[arg(long)]
+    frontier: bool,
     /// Replace a file that is there already
     #[arg(long, short)]
     force: bool,
@@ -112,6 +116,9 @@ pub struct AppendArgs {
 pub struct InfoArgs {
     /// The file of events
     file: PathBuf,
+    /// Print what the first events take when they are packed with each --access, and how fast they are read then
+    #[arg(long)]
+    frontier: bool,
     /// Print a JSON object
     #[arg(long)]
     json: bool,
@@ -465,6 +472,9 @@ fn pack(args: PackArgs) -> Result<(), Failed> {
     if output.is_terminal() {
         return Err(Failed::usage("compressed bytes are not for a terminal: name a file with -o"));
     }
+    if args.frontier && args.output.as_os_str() == "-" {
+        return Err(Failed::usage("--frontier reads what was packed: name a file with -o"));
+    }
     let mut writer = Writer::new(output, schema, options.key(args.key.clone()))?;
     let events = feed(&mut lines, &mut writer, &args.output, args.quiet)?;
     let output = writer.finish()?;
@@ -529,16 +539,17 @@ fn append(args: AppendArgs) -> Result<(), Failed> {
 
 fn info(args: InfoArgs) -> Result<(), Failed> {
     let reader = open(&args.file)?;
+    if args.frontier {
+        let found = frontier::measure(&reader).map_err(|e| Failed::at(&args.file, e))?;
+        let text = if args.json { format!("{:#}\n", found.json()) } else { found.text() };
+        return ui::print(text.as_bytes());
+    }
     let progress = Progress::new("reading", Some(reader.stored_len()), args.json);
     let each = reader.stored_len() as f64 / reader.len().max(1) as f64;
     let report = reader.report(|events| progress.add((events as f64 * each) as u64));
     progress.done();
     let report = report.map_err(|e| Failed::at(&args.file, e))?;
-    let access = match report.access {
-        Access::Block => "block",
-        Access::Scan => "scan",
-        _ => "event",
-    };
+    let access = frontier::name(report.access);
     let bytes: u64 = report.columns.iter().map(|column| column.bytes).sum();
     let taken = |bits: f64| (bits / 8.0).ceil() as u64;
     let role = |role: Role| match role {
@@ -675,13 +686,24 @@ fn report(args: &PackArgs, events: u64) -> Result<(), Failed> {
         return Ok(());
     }
     let stored = std::fs::metadata(&args.output).map_err(|e| Failed::io(&args.output, e))?.len();
+    let measured = || {
+        let reader = open(&args.output)?;
+        frontier::measure(&reader).map_err(|e| Failed::at(&args.output, e))
+    };
+    let found = args.frontier.then(measured).transpose()?;
     if args.json {
         let output = args.output.to_string_lossy();
-        let report = json!({"output": output, "events": events, "stored_bytes": stored});
+        let mut report = json!({"output": output, "events": events, "stored_bytes": stored});
+        if let Some(found) = found {
+            report["frontier"] = found.json();
+        }
         return ui::print(format!("{report:#}\n").as_bytes());
     }
     if !args.quiet {
         say!("{}: {events} events in {}", args.output.display(), show(stored));
+    }
+    if let Some(found) = found {
+        return ui::print(found.text().as_bytes());
     }
     Ok(())
 }

@@ -132,6 +132,31 @@ fn events_are_added_and_found() {
 }
 
 #[test]
+fn what_each_way_to_pack_gives_is_shown() {
+    let place = Place::new();
+    let line = |i: u32| format!("{{\"run\":{},\"x\":[{i}.5,{}]}}\n", i / 10, i * 7 % 100);
+    fs::write(place.path("in"), (0..3000).map(line).collect::<String>()).unwrap();
+    let packed = place.ok(&["events", "pack", "in", "-o", "out", "--frontier", "--json"]);
+    let report: Value = serde_json::from_slice(&packed).unwrap();
+    assert_eq!(report["frontier"]["events"], json!(3000));
+    let ways = report["frontier"]["ways"].as_array().unwrap();
+    assert_eq!(
+        ways.iter().map(|way| &way["access"]).collect::<Vec<_>>(),
+        ["event", "block", "scan"]
+    );
+    // What it was packed for takes what the file does; the others are not larger.
+    let stored = |i: usize| ways[i]["stored_bytes"].as_u64().unwrap();
+    assert_eq!(report["stored_bytes"], ways[0]["stored_bytes"]);
+    assert!(stored(1) <= stored(0) && stored(2) <= stored(0));
+    let info = String::from_utf8(place.ok(&["events", "info", "out", "--frontier"])).unwrap();
+    assert!(info.starts_with("3000 events, ") && info.contains("\nscan "), "{info}");
+    fs::write(place.path("none"), "").unwrap();
+    place.ok(&["events", "pack", "none", "-o", "empty", "--types", "{x: int8}", "--frontier"]);
+    let error = place.fails(2, &["events", "pack", "in", "-o", "-", "--frontier"]);
+    assert!(error.contains("name a file"), "{error}");
+}
+
+#[test]
 fn types_may_be_said_and_are_held_to() {
     let place = Place::new();
     let pack = |types: &str, line: &str| {
