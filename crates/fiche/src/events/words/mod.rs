@@ -218,6 +218,35 @@ mod tests {
         }
 
         #[test]
+        fn no_way_is_cheaper_than_the_one_that_is_found(
+            words in proptest::collection::hash_set(proptest::collection::vec(0u8..4, 1..20), 1..300),
+            counts in proptest::collection::vec(1u32..1000, 300),
+            texts in proptest::collection::vec(proptest::collection::vec(0u8..4, 0..60), 1..20),
+        ) {
+            let words: Vec<Vec<u8>> = words.into_iter().collect();
+            let counts: Vec<u32> =
+                [1; FIRST as usize].into_iter().chain(counts[..words.len()].iter().copied()).collect();
+            let parser = Parser::new(Vocabulary::new(words.iter().map(|word| &word[..])), &counts);
+            for text in &texts {
+                // From each place on, every word that is there tried.
+                let mut cheapest = vec![u64::MAX; text.len()];
+                cheapest.push(0);
+                for at in (0..text.len()).rev() {
+                    let is_here = |&i: &usize| text[at..].starts_with(&words[i]);
+                    let by_words = (0..words.len()).filter(is_here).map(|i| {
+                        u64::from(parser.price(i)) + cheapest[at + words[i].len()]
+                    });
+                    let by_byte = parser.stored_price(1) + cheapest[at + 1];
+                    cheapest[at] = by_words.chain([by_byte]).min().unwrap();
+                }
+                let mut told = Vec::new();
+                let price = parser.parse(text, &[], &mut Ways::default(), &mut told);
+                prop_assert_eq!(price, cheapest[0].min(parser.stored_price(text.len())));
+                prop_assert_eq!(&expanded(&told, parser.vocabulary(), &[], text), text);
+            }
+        }
+
+        #[test]
         fn any_bytes_are_a_vocabulary_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             let mut take = Take::new(&bytes, "test", 0);
             if let Ok(vocabulary) = Vocabulary::take(&mut take) {

@@ -15,69 +15,111 @@ pub(super) const DEEPEST: usize = 64;
 const PIECE: usize = 1 << 16;
 const NONE: u32 = u32::MAX;
 
-/// Words by their bytes, one after the other. Nodes are in the order of their depth: those that are met most lie together.
+/// Words by their bytes, one after the other, as a double array (Aoe 1989): the node that a byte leads to is at the base of the one before it,
+/// exclusive-or that byte, if it says that it is behind that one. The first is the root. What only one way leads on from has no nodes of its own, but is the
+/// tail of the one before.
 struct Trie {
     nodes: Vec<Node>,
-    /// The byte that leads to each node.
-    bytes: Vec<u8>,
-    /// Where the first byte of a word leads; 0 where there is no such word.
-    first: [u32; 256],
+    tails: Vec<u8>,
 }
 
 #[derive(Clone, Copy)]
 struct Node {
-    /// The first one behind it, and how many there are: one for each byte that may follow.
-    first: u32,
-    count: u32,
-    /// The word that ends here.
-    word: u32,
+    base: u32,
+    /// The node before.
+    before: u32,
+    /// The word that ends here, and its price; a price above all where none does.
+    price: u16,
+    word: u16,
+    /// Where its tail begins, and above how long that is.
+    tail: u32,
 }
 
+impl Node {
+    const FREE: Node = Node { base: 0, before: u32::MAX, price: u16::MAX, word: 0, tail: 0 };
+}
+
+/// Bits of where a tail begins: all words have fewer bytes.
+const TAIL: u32 = 24;
+
+/// Nodes among which those behind one lie.
+const BLOCK: usize = 256;
+/// Blocks that are looked at for them.
+const OPEN: usize = 8;
+
 impl Trie {
-    fn new(vocabulary: &Vocabulary) -> Trie {
-        let words = (0..vocabulary.len()).filter_map(|i| Some((vocabulary.word(i)?, i as u32)));
-        let mut words: Vec<(&[u8], u32)> =
+    fn new(vocabulary: &Vocabulary, prices: &[u32]) -> Trie {
+        let words = (0..vocabulary.len()).filter_map(|i| Some((vocabulary.word(i)?, i as u16)));
+        let mut words: Vec<(&[u8], u16)> =
             words.filter(|(word, _)| word.len() <= DEEPEST).collect();
         words.sort_unstable();
         // Who wrote a file may have put one in twice.
         words.dedup_by_key(|(word, _)| *word);
-        let mut trie = Trie { nodes: Vec::new(), bytes: vec![0], first: [0; 256] };
-        // Of each node that is to come: its words, and how long they are up to there.
-        let mut coming = VecDeque::from([(&words[..], 0)]);
-        while let Some((mut words, depth)) = coming.pop_front() {
-            let mut node = Node { first: trie.bytes.len() as u32, count: 0, word: NONE };
+        let mut places = Places { nodes: vec![Node::FREE; BLOCK], open: vec![(0, 1)] };
+        let mut tails = Vec::new();
+        // Of each node that is to come: its words, how long they are up to there, and where it is. Those that are met most lie together.
+        let mut coming = VecDeque::from([(&words[..], 0, 0)]);
+        while let Some((mut words, depth, at)) = coming.pop_front() {
             if let Some((first, rest)) =
                 words.split_first().filter(|((word, _), _)| word.len() == depth)
             {
-                node.word = first.1;
+                let price = prices[(FIRST + u32::from(first.1)) as usize];
+                places.nodes[at].price = price.min(u32::from(u16::MAX) - 1) as u16;
+                places.nodes[at].word = first.1;
                 words = rest;
             }
-            for some in words.chunk_by(|a, b| a.0[depth] == b.0[depth]) {
-                trie.bytes.push(some[0].0[depth]);
-                coming.push_back((some, depth + 1));
-                node.count += 1;
+            let behind = || words.chunk_by(|a, b| a.0[depth] == b.0[depth]);
+            let bytes: Vec<u8> = behind().map(|some| some[0].0[depth]).collect();
+            if bytes.is_empty() {
+                continue;
             }
-            trie.nodes.push(node);
+            let base = places.find(&bytes);
+            places.nodes[at].base = base as u32;
+            for (some, &byte) in behind().zip(&bytes) {
+                let place = base ^ usize::from(byte);
+                // As far as all go the same way, and none ends.
+                let (one, other) = (&some[0].0[depth + 1..], &some[some.len() - 1].0[depth + 1..]);
+                let len = one.iter().zip(other).take_while(|(a, b)| a == b).count();
+                places.nodes[place].before = at as u32;
+                places.nodes[place].tail = tails.len() as u32 | (len as u32) << TAIL;
+                tails.extend_from_slice(&one[..len]);
+                coming.push_back((some, depth + 1 + len, place));
+            }
         }
-        let children = trie.bytes[1..].iter().take(trie.nodes[0].count as usize);
-        for (i, &byte) in children.enumerate() {
-            trie.first[usize::from(byte)] = i as u32 + 1;
-        }
-        trie
+        Trie { nodes: places.nodes, tails }
     }
+}
 
-    /// The node that a byte leads to.
-    #[inline(always)]
-    fn next(&self, node: &Node, byte: u8) -> Option<&Node> {
-        let first = node.first as usize;
-        let bytes = self.bytes.get(first..first + node.count as usize)?;
-        // A call is more than to look at a few.
-        let found = match bytes.len() {
-            0 => None,
-            1..=8 => bytes.iter().position(|&other| other == byte),
-            _ => memchr::memchr(byte, bytes),
+/// Nodes, and blocks that have room: where each begins, and how many are taken.
+struct Places {
+    nodes: Vec<Node>,
+    open: Vec<(usize, usize)>,
+}
+
+impl Places {
+    /// A base from which these bytes lead to nodes that are free; they are taken now.
+    fn find(&mut self, bytes: &[u8]) -> usize {
+        let Places { nodes, open } = self;
+        let is_free = |place: usize| place > 0 && nodes[place].before == u32::MAX;
+        let fits = |&base: &usize| bytes.iter().all(|&byte| is_free(base ^ usize::from(byte)));
+        let tried = |&(start, taken): &(usize, usize)| {
+            let has_room = taken + bytes.len() <= BLOCK;
+            let mut bases = (start..start + BLOCK).map(|place| place ^ usize::from(bytes[0]));
+            has_room.then(|| bases.find(fits)).flatten()
         };
-        self.nodes.get(first + found?)
+        let found = open.iter().enumerate().find_map(|(i, block)| Some((i, tried(block)?)));
+        let (i, base) = found.unwrap_or_else(|| {
+            // The fullest is not looked at any more.
+            if open.len() >= OPEN {
+                let fullest = (0..open.len()).max_by_key(|&i| open[i].1).unwrap_or(0);
+                open.remove(fullest);
+            }
+            open.push((nodes.len(), 0));
+            nodes.resize(nodes.len() + BLOCK, Node::FREE);
+            (open.len() - 1, nodes.len() - BLOCK)
+        });
+        open[i].1 += bytes.len();
+        base
     }
 }
 
@@ -109,8 +151,9 @@ impl Parser {
     /// By the bits that numbers take.
     pub fn of(vocabulary: Arc<Vocabulary>, bits: impl Fn(u32) -> f64) -> Parser {
         let numbers = 0..FIRST + vocabulary.len() as u32;
-        let prices = numbers.map(|number| (bits(number) * f64::from(BIT)) as u32 + TIME).collect();
-        let trie = Trie::new(&vocabulary);
+        let prices: Vec<u32> =
+            numbers.map(|number| (bits(number) * f64::from(BIT)) as u32 + TIME).collect();
+        let trie = Trie::new(&vocabulary, &prices);
         let long =
             (0..vocabulary.len()).filter_map(|i| Some((vocabulary.word(i)?.to_vec(), i as u32)));
         let whole = long.filter(|(word, _)| word.len() > DEEPEST).collect();
@@ -198,7 +241,7 @@ impl Parser {
 
     /// Finds the cheapest way from each place of a piece to its end, without one of the words.
     fn piece(&self, piece: &[u8], before: &[u8], but: u32, ways: &mut Ways) -> u32 {
-        let Parser { trie, prices, .. } = self;
+        let Parser { trie: Trie { nodes, tails }, prices, .. } = self;
         let Ways(ways) = ways;
         let byte = prices[0] + 8 * BIT;
         ways.clear();
@@ -212,8 +255,6 @@ impl Parser {
                 0
             };
             let mut best = (ways[at + 1].0.saturating_add(byte), 0);
-            let first = trie.first[usize::from(piece[at])];
-            let (mut node, mut end) = ((first > 0).then(|| &trie.nodes[first as usize]), at + 1);
             if run > 0 {
                 let word = SAME + run;
                 let price = ways[at + run as usize].0.saturating_add(prices[word as usize]);
@@ -221,16 +262,27 @@ impl Parser {
                     best = (price, word);
                 }
             }
-            while let Some(here) = node {
-                if here.word != NONE && here.word != but {
-                    let price = ways[end].0.saturating_add(prices[(FIRST + here.word) as usize]);
-                    if price < best.0 {
-                        best = (price, FIRST + here.word);
-                    }
+            let (mut here, mut base, mut end) = (0, nodes[0].base, at);
+            while let Some(&byte) = piece.get(end) {
+                let next = base ^ u32::from(byte);
+                let node = nodes[next as usize];
+                if node.before != here {
+                    break;
                 }
-                let Some(&byte) = piece.get(end) else { break };
-                node = trie.next(here, byte);
                 end += 1;
+                let len = (node.tail >> TAIL) as usize;
+                if len > 0 {
+                    let tail = (node.tail & ((1 << TAIL) - 1)) as usize;
+                    if piece.get(end..end + len) != Some(&tails[tail..tail + len]) {
+                        break;
+                    }
+                    end += len;
+                }
+                // Not a branch: whether a word ends here is hard to foretell.
+                let price = ways[end].0.saturating_add(node.price.into());
+                let is_better = price < best.0 && u32::from(node.word) != but;
+                best = if is_better { (price, FIRST + u32::from(node.word)) } else { best };
+                (here, base) = (next, node.base);
             }
             ways[at] = best;
         }
