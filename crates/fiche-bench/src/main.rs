@@ -19,6 +19,7 @@ mod faces;
 mod files;
 mod measure;
 mod model;
+mod pages;
 mod paper;
 #[path = "../../fiche-cli/src/plot.rs"]
 mod plot;
@@ -56,6 +57,8 @@ enum Command {
     Events(events::Args),
     /// Real events in ROOT's baskets by every codec, and on SquashFS, beside fiche's packets
     Baskets(baskets::Args),
+    /// Codecs on pages and in one buffer, beside LZ4 and copies
+    Pages(pages::Args),
     /// What `fiche advise` foretells, beside what comes of it
     Advise(advise::Args),
     /// Instructions of reading a block, counted by Valgrind
@@ -85,6 +88,7 @@ fn main() -> std::process::ExitCode {
         Command::Remote(args) => remote::run(&args),
         Command::Events(args) => events::run(&args),
         Command::Baskets(args) => baskets::run(&args),
+        Command::Pages(args) => pages::run(&args),
         Command::Advise(args) => advise::run(&args),
         Command::Counts(args) => counts::run(&args),
         Command::CountWorker(args) => counts::work(&args),

@@ -64,7 +64,7 @@ pub use error::{Error, Place, Result};
 pub use in_place::Appending;
 pub use io::{Cursor, Distant, FileSource, InFolder, ReadAt, Resolve, Span};
 pub use new_file::NewFile;
-pub use pages::{Dst, Src};
+pub use pages::{Dst, Segments, SegmentsMut, Src};
 pub use wire::Digest;
 
 #[doc = include_str!("../../../docs/format.md")]

@@ -1,66 +1,522 @@
-//! What a codec reads from and writes to. Contiguous bytes for now; page
-//! arrays and lists of slices come behind the same two types.
+//! What codecs read from and write to: bytes in one piece, in pages, or in any segments.
+//!
+//! Storage hands data around as lists of pages, and a codec that wants one buffer makes whoever calls it copy there and back, which costs as much as
+//! a fast codec does (Warnke 2017). So codecs are written against [`Pieces`]: the bytes from a position to the end of the piece that it lies in. Within a
+//! piece their loops are those for one buffer.
+//!
+//! Pieces that happen to lie side by side in memory are not joined: to Rust they are two objects still.
 
-/// The bytes a codec reads.
-#[derive(Clone, Copy, Debug)]
-pub struct Src<'a> {
-    bytes: &'a [u8],
+use std::ops::Deref;
+
+use crate::error::{Error, Result};
+
+/// Bytes in pieces. Positions count all bytes from the first on.
+pub(crate) trait Pieces {
+    fn len(&self) -> usize;
+
+    /// The bytes from `at` to the end of its piece: at least one, where `at` is less than the length.
+    fn at(&self, at: usize) -> &[u8];
+
+    /// The `N` bytes at `at`, which must be there.
+    #[inline(always)]
+    fn load<const N: usize>(&self, at: usize) -> [u8; N] {
+        match self.at(at).first_chunk() {
+            Some(bytes) => *bytes,
+            None => self.load_across(at),
+        }
+    }
+
+    /// The same, of more than one piece.
+    #[cold]
+    fn load_across<const N: usize>(&self, at: usize) -> [u8; N] {
+        let mut bytes = [0; N];
+        let mut done = 0;
+        while done < N {
+            let piece = self.at(at + done);
+            let n = piece.len().min(N - done);
+            bytes[done..done + n].copy_from_slice(&piece[..n]);
+            done += n;
+        }
+        bytes
+    }
 }
 
+/// Pieces that can be written.
+pub(crate) trait PiecesMut: Pieces {
+    /// The same as [`Pieces::at`].
+    fn at_mut(&mut self, at: usize) -> &mut [u8];
+
+    /// Copies bytes to a place behind that does not overlap them; both are within a piece each.
+    fn copy_in(&mut self, from: usize, to: usize, len: usize);
+
+    /// Puts bytes at `at`, where there is room for them.
+    #[inline(always)]
+    fn store<const N: usize>(&mut self, at: usize, bytes: [u8; N]) {
+        match self.at_mut(at).first_chunk_mut() {
+            Some(room) => *room = bytes,
+            None => self.store_across(at, &bytes),
+        }
+    }
+
+    #[cold]
+    fn store_across(&mut self, mut at: usize, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = self.at_mut(at);
+            let n = room.len().min(bytes.len());
+            room[..n].copy_from_slice(&bytes[..n]);
+            (at, bytes) = (at + n, &bytes[n..]);
+        }
+    }
+
+    /// Copies bytes from elsewhere; both have so many.
+    #[inline(always)]
+    fn copy_from(&mut self, mut at: usize, src: &impl Pieces, mut from: usize, mut len: usize) {
+        // Most copies are short: one move for them. What is behind them is written later, or not part of what was asked for.
+        const SHORT: usize = 32;
+        if len <= SHORT
+            && let Some(bytes) = src.at(from).first_chunk::<SHORT>()
+            && let Some(room) = self.at_mut(at).first_chunk_mut::<SHORT>()
+        {
+            *room = *bytes;
+            return;
+        }
+        while len > 0 {
+            let (piece, room) = (src.at(from), self.at_mut(at));
+            let n = len.min(piece.len()).min(room.len());
+            room[..n].copy_from_slice(&piece[..n]);
+            (at, from, len) = (at + n, from + n, len - n);
+        }
+    }
+
+    /// Copies what begins `distance` bytes before `at`, which may go on into what is copied.
+    #[inline(always)]
+    fn repeat(&mut self, mut at: usize, distance: usize, mut len: usize) {
+        const SHORT: usize = 32;
+        let mut from = at - distance;
+        if len <= SHORT
+            && distance >= SHORT
+            && let Some(&bytes) = self.at(from).first_chunk::<SHORT>()
+            && let Some(room) = self.at_mut(at).first_chunk_mut::<SHORT>()
+        {
+            *room = bytes;
+            return;
+        }
+        while len > 0 {
+            let n = len.min(at - from).min(self.at(from).len()).min(self.at_mut(at).len());
+            self.copy_in(from, at, n);
+            // What was copied whole is there twice: the next copy may be as long as both.
+            if n < at - from {
+                from += n;
+            }
+            (at, len) = (at + n, len - n);
+        }
+    }
+}
+
+impl<T: Deref<Target = [u8]>> Pieces for T {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+
+    #[inline(always)]
+    fn at(&self, at: usize) -> &[u8] {
+        &self[at..]
+    }
+}
+
+impl PiecesMut for &mut [u8] {
+    #[inline(always)]
+    fn at_mut(&mut self, at: usize) -> &mut [u8] {
+        &mut self[at..]
+    }
+
+    #[inline(always)]
+    fn copy_in(&mut self, from: usize, to: usize, len: usize) {
+        self.copy_within(from..from + len, to);
+    }
+}
+
+/// Pages: all of one length, which is a power of two, but for the last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paged<P> {
+    pages: P,
+    shift: u32,
+    len: usize,
+}
+
+impl<P> Paged<P> {
+    fn new(pages: P, lens: impl Iterator<Item = usize> + Clone) -> Result<Paged<P>> {
+        let first = lens.clone().next().unwrap_or(0);
+        let count = lens.clone().count();
+        let is_even = first.is_power_of_two() || count < 2;
+        let others = lens.clone().take(count.saturating_sub(1)).all(|len| len == first);
+        let last = lens.clone().last().unwrap_or(0);
+        if !is_even || !others || last > first || (last == 0 && count > 1) {
+            let what =
+                "pages have one length, a power of two, but for the last, which may have less";
+            return Err(Error::invalid(what));
+        }
+        // A single page has everything at its own place.
+        let shift = if count < 2 { usize::BITS - 1 } else { first.trailing_zeros() };
+        Ok(Paged { pages, shift, len: lens.sum() })
+    }
+
+    #[inline(always)]
+    fn place(&self, at: usize) -> (usize, usize) {
+        (at >> self.shift, at & ((1 << self.shift) - 1))
+    }
+}
+
+/// Pages are read in the same way whether or not they may be written.
+macro_rules! read_pages {
+    ($pages:ty) => {
+        impl Pieces for Paged<$pages> {
+            #[inline(always)]
+            fn len(&self) -> usize {
+                self.len
+            }
+
+            #[inline(always)]
+            fn at(&self, at: usize) -> &[u8] {
+                let (page, at) = self.place(at);
+                self.pages.get(page).map_or(&[], |page| &page[at..])
+            }
+        }
+    };
+}
+
+read_pages!(&[&[u8]]);
+read_pages!(&mut [&mut [u8]]);
+
+impl PiecesMut for Paged<&mut [&mut [u8]]> {
+    #[inline(always)]
+    fn at_mut(&mut self, at: usize) -> &mut [u8] {
+        let (page, at) = self.place(at);
+        self.pages.get_mut(page).map_or(&mut [], |page| &mut page[at..])
+    }
+
+    #[inline(always)]
+    fn copy_in(&mut self, from: usize, to: usize, len: usize) {
+        let ((from_page, from), (to_page, to)) = (self.place(from), self.place(to));
+        copy_between(self.pages, (from_page, from), (to_page, to), len);
+    }
+}
+
+/// Copies within a list of pieces, from one or from one before it.
+#[inline(always)]
+fn copy_between(pieces: &mut [&mut [u8]], from: (usize, usize), to: (usize, usize), len: usize) {
+    if from.0 == to.0 {
+        pieces[to.0].copy_within(from.1..from.1 + len, to.1);
+    } else {
+        let (before, behind) = pieces.split_at_mut(to.0);
+        behind[0][to.1..to.1 + len].copy_from_slice(&before[from.0][from.1..from.1 + len]);
+    }
+}
+
+/// Where segments lie among all bytes.
+#[derive(Clone, Debug, Default)]
+struct Ends {
+    /// Where each segment ends.
+    ends: Vec<usize>,
+    /// Of each so many bytes the segment that the first lies in.
+    first: Vec<u32>,
+    shift: u32,
+}
+
+impl Ends {
+    fn new(lens: impl Iterator<Item = usize>) -> Ends {
+        let mut end = 0;
+        let ends: Vec<usize> = lens
+            .map(|len| {
+                end += len;
+                end
+            })
+            .collect();
+        // About as many of them as there are segments.
+        let shift = (end / ends.len().max(1)).max(1).ilog2();
+        let mut segment = 0;
+        let first = (0..end).step_by(1 << shift).map(|at| {
+            while ends[segment] <= at {
+                segment += 1;
+            }
+            segment as u32
+        });
+        Ends { first: first.collect(), shift, ends }
+    }
+
+    fn len(&self) -> usize {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// The segment of a position, and the place in it.
+    #[inline(always)]
+    fn place(&self, at: usize) -> (usize, usize) {
+        let mut segment = self.first.get(at >> self.shift).map_or(self.ends.len(), |&i| i as usize);
+        while self.ends.get(segment).is_some_and(|&end| end <= at) {
+            segment += 1;
+        }
+        let start = if segment == 0 { 0 } else { self.ends[segment - 1] };
+        (segment, at - start)
+    }
+}
+
+/// Segments of any lengths, to read. Made once for a list; those without bytes are left out.
+#[derive(Clone, Debug)]
+pub struct Segments<'a> {
+    segments: Vec<&'a [u8]>,
+    ends: Ends,
+}
+
+impl<'a> Segments<'a> {
+    /// Segments in this order; `IoSlice`s, for example.
+    pub fn new<T: AsRef<[u8]> + ?Sized + 'a>(
+        segments: impl IntoIterator<Item = &'a T>,
+    ) -> Segments<'a> {
+        let segments = segments.into_iter().map(AsRef::as_ref);
+        let segments: Vec<&[u8]> = segments.filter(|segment| !segment.is_empty()).collect();
+        let ends = Ends::new(segments.iter().map(|segment| segment.len()));
+        Segments { segments, ends }
+    }
+}
+
+impl Pieces for &Segments<'_> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    #[inline(always)]
+    fn at(&self, at: usize) -> &[u8] {
+        let (segment, at) = self.ends.place(at);
+        self.segments.get(segment).map_or(&[], |segment| &segment[at..])
+    }
+}
+
+/// Segments of any lengths, to write. Made once for a list; those without bytes are left out.
+#[derive(Debug)]
+pub struct SegmentsMut<'a> {
+    segments: Vec<&'a mut [u8]>,
+    ends: Ends,
+}
+
+impl<'a> SegmentsMut<'a> {
+    /// Segments in this order; `IoSliceMut`s, for example.
+    pub fn new<T: AsMut<[u8]> + ?Sized + 'a>(
+        segments: impl IntoIterator<Item = &'a mut T>,
+    ) -> SegmentsMut<'a> {
+        let segments = segments.into_iter().map(AsMut::as_mut);
+        let segments: Vec<&mut [u8]> = segments.filter(|segment| !segment.is_empty()).collect();
+        let ends = Ends::new(segments.iter().map(|segment| segment.len()));
+        SegmentsMut { segments, ends }
+    }
+}
+
+impl Pieces for &mut SegmentsMut<'_> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    #[inline(always)]
+    fn at(&self, at: usize) -> &[u8] {
+        let (segment, at) = self.ends.place(at);
+        self.segments.get(segment).map_or(&[], |segment| &segment[at..])
+    }
+}
+
+impl PiecesMut for &mut SegmentsMut<'_> {
+    #[inline(always)]
+    fn at_mut(&mut self, at: usize) -> &mut [u8] {
+        let (segment, at) = self.ends.place(at);
+        self.segments.get_mut(segment).map_or(&mut [], |segment| &mut segment[at..])
+    }
+
+    fn copy_in(&mut self, from: usize, to: usize, len: usize) {
+        let (from, to) = (self.ends.place(from), self.ends.place(to));
+        copy_between(&mut self.segments, from, to, len);
+    }
+}
+
+/// How bytes lie that a codec reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SrcLayout<'a> {
+    One(&'a [u8]),
+    Pages(Paged<&'a [&'a [u8]]>),
+    Segments(&'a Segments<'a>),
+}
+
+/// The bytes a codec reads: one slice, pages, or segments.
+///
+/// ```
+/// use fiche::{Segments, Src};
+///
+/// let pages: [&[u8]; 3] = [b"abcd", b"efgh", b"ij"];
+/// assert_eq!(Src::pages(&pages)?.len(), 10);
+/// let segments = Segments::new(["one", "", "three"]);
+/// assert_eq!(Src::from(&segments).len(), 8);
+/// # Ok::<(), fiche::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Src<'a>(pub(crate) SrcLayout<'a>);
+
 impl<'a> Src<'a> {
+    /// Pages.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] unless all but the last have one length, a power of two, and that one no more.
+    pub fn pages(pages: &'a [&'a [u8]]) -> Result<Src<'a>> {
+        let paged = Paged::new(pages, pages.iter().map(|page| page.len()))?;
+        Ok(Src(SrcLayout::Pages(paged)))
+    }
+
     /// How many bytes there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        match self.0 {
+            SrcLayout::One(bytes) => bytes.len(),
+            SrcLayout::Pages(pages) => pages.len,
+            SrcLayout::Segments(segments) => segments.ends.len(),
+        }
     }
 
     /// True when there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.len() == 0
     }
 
-    /// The bytes as one slice.
+    /// The bytes as one slice, where they are one.
     #[must_use]
-    pub fn contiguous(&self) -> &'a [u8] {
-        self.bytes
+    pub fn as_slice(&self) -> Option<&'a [u8]> {
+        match self.0 {
+            SrcLayout::One(bytes) => Some(bytes),
+            SrcLayout::Pages(pages) => match pages.pages {
+                [] => Some(&[]),
+                [page] => Some(page),
+                _ => None,
+            },
+            SrcLayout::Segments(segments) => match segments.segments[..] {
+                [] => Some(&[]),
+                [segment] => Some(segment),
+                _ => None,
+            },
+        }
+    }
+
+    /// All bytes, in one piece.
+    pub(crate) fn gather(&self, all: &mut Vec<u8>) {
+        all.clear();
+        self.segments().segments.iter().for_each(|segment| all.extend_from_slice(segment));
+    }
+
+    /// The segments that it is.
+    pub(crate) fn segments(&self) -> Segments<'a> {
+        match self.0 {
+            SrcLayout::One(bytes) => Segments::new([bytes]),
+            SrcLayout::Pages(pages) => Segments::new(pages.pages.iter().copied()),
+            SrcLayout::Segments(segments) => segments.clone(),
+        }
     }
 }
 
 impl<'a> From<&'a [u8]> for Src<'a> {
     fn from(bytes: &'a [u8]) -> Src<'a> {
-        Src { bytes }
+        Src(SrcLayout::One(bytes))
     }
 }
 
-/// The bytes a codec writes.
-#[derive(Debug)]
-pub struct Dst<'a> {
-    bytes: &'a mut [u8],
+impl<'a> From<&'a Segments<'a>> for Src<'a> {
+    fn from(segments: &'a Segments<'a>) -> Src<'a> {
+        Src(SrcLayout::Segments(segments))
+    }
 }
 
-impl<'a> Dst<'a> {
+/// How room lies that a codec writes.
+#[derive(Debug)]
+pub(crate) enum DstLayout<'a, 'p> {
+    One(&'a mut [u8]),
+    Pages(Paged<&'a mut [&'p mut [u8]]>),
+    Segments(&'a mut SegmentsMut<'p>),
+}
+
+/// The room a codec writes to: one slice, pages, or segments. Of what is behind that which a codec says it wrote, nothing is known.
+#[derive(Debug)]
+pub struct Dst<'a, 'p>(pub(crate) DstLayout<'a, 'p>);
+
+impl<'a, 'p> Dst<'a, 'p> {
+    /// Pages.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] unless all but the last have one length, a power of two, and that one no more.
+    pub fn pages(pages: &'a mut [&'p mut [u8]]) -> Result<Dst<'a, 'p>> {
+        let lens: Vec<usize> = pages.iter().map(|page| page.len()).collect();
+        let paged = Paged::new(pages, lens.iter().copied())?;
+        Ok(Dst(DstLayout::Pages(paged)))
+    }
+
     /// How many bytes there is room for.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        match &self.0 {
+            DstLayout::One(bytes) => bytes.len(),
+            DstLayout::Pages(pages) => pages.len,
+            DstLayout::Segments(segments) => segments.ends.len(),
+        }
     }
 
     /// True when there is room for none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.len() == 0
     }
 
-    /// The room as one slice.
-    #[must_use]
-    pub fn contiguous(self) -> &'a mut [u8] {
-        self.bytes
+    /// The room as one slice, where it is one.
+    pub(crate) fn as_slice(&mut self) -> Option<&mut [u8]> {
+        match &mut self.0 {
+            DstLayout::One(bytes) => Some(bytes),
+            DstLayout::Pages(pages) => match &mut *pages.pages {
+                [] => Some(&mut []),
+                [page] => Some(page),
+                _ => None,
+            },
+            DstLayout::Segments(segments) => match &mut segments.segments[..] {
+                [] => Some(&mut []),
+                [segment] => Some(segment),
+                _ => None,
+            },
+        }
+    }
+
+    /// Puts bytes in at the front; there is room for them.
+    pub(crate) fn scatter(&mut self, mut bytes: &[u8]) {
+        for segment in self.segments().segments {
+            let (here, rest) = bytes.split_at(segment.len().min(bytes.len()));
+            segment[..here.len()].copy_from_slice(here);
+            bytes = rest;
+        }
+    }
+
+    /// The segments that it is.
+    pub(crate) fn segments(&mut self) -> SegmentsMut<'_> {
+        match &mut self.0 {
+            DstLayout::One(bytes) => SegmentsMut::new([&mut **bytes]),
+            DstLayout::Pages(pages) => SegmentsMut::new(pages.pages.iter_mut().map(|p| &mut **p)),
+            DstLayout::Segments(segments) => {
+                SegmentsMut::new(segments.segments.iter_mut().map(|segment| &mut **segment))
+            }
+        }
     }
 }
 
-impl<'a> From<&'a mut [u8]> for Dst<'a> {
-    fn from(bytes: &'a mut [u8]) -> Dst<'a> {
-        Dst { bytes }
+impl<'a> From<&'a mut [u8]> for Dst<'a, '_> {
+    fn from(bytes: &'a mut [u8]) -> Self {
+        Dst(DstLayout::One(bytes))
+    }
+}
+
+impl<'a, 'p> From<&'a mut SegmentsMut<'p>> for Dst<'a, 'p> {
+    fn from(segments: &'a mut SegmentsMut<'p>) -> Dst<'a, 'p> {
+        Dst(DstLayout::Segments(segments))
     }
 }

@@ -198,6 +198,8 @@ fn good_files() -> Vec<(&'static str, Vec<u8>)> {
         ("zstd", of(Codec::Zstd)),
         ("lzma", of(Codec::Lzma)),
         ("bzip2", of(Codec::Bzip2)),
+        ("bewalgo32", of(Codec::BeWalgo32)),
+        ("bewalgo64", of(Codec::BeWalgo64)),
         ("empty", pack(small(), |_| {})),
         (
             "stream",

@@ -24,7 +24,7 @@ import sys
 import zlib
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import BinaryIO, Callable, Iterator
 
@@ -328,7 +328,33 @@ def decode_copy(data: bytes, length: int) -> bytes:
     return data  # of another length, or it would not be decoded at all
 
 
-DECODERS = (decode_copy, decode_lz4, decode_deflate, decode_zstd, decode_lzma, decode_bzip2)
+def decode_bewalgo(unit: int, data: bytes, length: int) -> bytes:
+    out, at = bytearray(), 0
+    while len(data) - at >= unit:
+        word = data[at : at + unit]
+        at += unit
+        for i in range(0, unit, 4):
+            literals, matched, offset = struct.unpack_from("<BBH", word, i)
+            if (matched == 0 and offset > 0) or (i == 0 and literals + matched == 0):
+                raise ValueError("a control word that says nothing")
+            if len(data) - at < literals * unit:
+                raise ValueError("end of the stream")
+            out += data[at : at + literals * unit]
+            at += literals * unit
+            start = len(out) - offset * unit
+            if matched > 0 and (offset == 0 or start < 0):
+                raise ValueError("a match before the content")
+            if len(out) + matched * unit > length:
+                raise ValueError("length of the content")
+            for k in range(matched * unit):
+                out.append(out[start + k])
+    return bytes(out + data[at:])
+
+
+DECODERS = (
+    decode_copy, decode_lz4, decode_deflate, decode_zstd, decode_lzma, decode_bzip2,
+    partial(decode_bewalgo, 4), partial(decode_bewalgo, 8),
+)
 
 
 def decode(decoder: Callable, data: bytes, length: int, what: str, position: int) -> bytes:

@@ -10,6 +10,8 @@
 //! | 3 | zstd | one Zstandard frame (RFC 8878) without its magic number ("magicless"), without checksum and dictionary |
 //! | 4 | lzma | raw LZMA2 chunks with their end marker; the decoder's dictionary is the block's length, at least 4096 bytes |
 //! | 5 | bzip2 | one bzip2 stream |
+//! | 6 | bewalgo32 | one BeWalgo stream with units of 4 bytes |
+//! | 7 | bewalgo64 | one BeWalgo stream with units of 8 bytes |
 //!
 //! Whatever the codec, a block whose stored bytes are as many as its decoded ones is
 //! these bytes themselves: that is how a block is stored that does not shrink, and a
@@ -19,6 +21,7 @@
 //! Zstandard frames state their content's size or their window is no larger than the
 //! content; they use no dictionary and no checksum, and nothing follows them.
 
+pub mod bewalgo;
 #[cfg(feature = "bzip2")]
 mod bzip2;
 pub mod deflate;
@@ -33,6 +36,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use self::bewalgo::{Effort, Strictness, Width};
 use crate::error::{Error, Place, Result};
 use crate::pages::{Dst, Src};
 
@@ -71,12 +75,24 @@ pub enum Codec {
     Lzma = 4,
     /// The block-sorting compressor. Levels 1 to 9: its work size in 100 kB.
     Bzip2 = 5,
+    /// BeWalgo with units of 4 bytes, for arrays of such. Levels -64 to 9: 1 is fast, below 0 ever faster, 0 the search of its thesis.
+    BeWalgo32 = 6,
+    /// BeWalgo with units of 8 bytes. The same levels.
+    BeWalgo64 = 7,
 }
 
 impl Codec {
     /// Every codec, whether or not this build has it.
-    pub const ALL: [Codec; 6] =
-        [Codec::Copy, Codec::Lz4, Codec::Deflate, Codec::Zstd, Codec::Lzma, Codec::Bzip2];
+    pub const ALL: [Codec; 8] = [
+        Codec::Copy,
+        Codec::Lz4,
+        Codec::Deflate,
+        Codec::Zstd,
+        Codec::Lzma,
+        Codec::Bzip2,
+        Codec::BeWalgo32,
+        Codec::BeWalgo64,
+    ];
 
     /// The codec of this number in a file, if there is one.
     #[must_use]
@@ -94,6 +110,17 @@ impl Codec {
             Codec::Zstd => "zstd",
             Codec::Lzma => "lzma",
             Codec::Bzip2 => "bzip2",
+            Codec::BeWalgo32 => "bewalgo32",
+            Codec::BeWalgo64 => "bewalgo64",
+        }
+    }
+
+    /// The units of BeWalgo.
+    fn width(self) -> Option<Width> {
+        match self {
+            Codec::BeWalgo32 => Some(Width::Four),
+            Codec::BeWalgo64 => Some(Width::Eight),
+            _ => None,
         }
     }
 
@@ -106,6 +133,7 @@ impl Codec {
             Codec::Zstd => -7..=22,
             Codec::Lzma => 0..=9,
             Codec::Bzip2 => 1..=9,
+            Codec::BeWalgo32 | Codec::BeWalgo64 => bewalgo::LEVELS,
         }
     }
 
@@ -122,7 +150,7 @@ impl Codec {
     pub fn default_level(self) -> i32 {
         match self {
             Codec::Copy => 0,
-            Codec::Lz4 => 1,
+            Codec::Lz4 | Codec::BeWalgo32 | Codec::BeWalgo64 => 1,
             Codec::Deflate | Codec::Lzma => 6,
             Codec::Zstd => 3,
             Codec::Bzip2 => 9,
@@ -133,7 +161,7 @@ impl Codec {
     #[must_use]
     pub fn is_compiled_in(self) -> bool {
         match self {
-            Codec::Copy | Codec::Zstd => true,
+            Codec::Copy | Codec::Zstd | Codec::BeWalgo32 | Codec::BeWalgo64 => true,
             Codec::Lz4 => cfg!(feature = "lz4"),
             Codec::Deflate => cfg!(feature = "zlib"),
             Codec::Lzma => cfg!(feature = "lzma"),
@@ -152,11 +180,25 @@ impl Codec {
         self,
         level: i32,
         src: Src<'_>,
-        dst: Dst<'_>,
+        dst: Dst<'_, '_>,
         scratch: &mut Scratch,
     ) -> Result<Option<usize>> {
         self.check_level(level)?;
-        let (src, dst) = (src.contiguous(), dst.contiguous());
+        if let Some(width) = self.width() {
+            return Ok(bewalgo::compress(width, Effort::of(level), src, dst, scratch));
+        }
+        scratch.in_one_piece(src, dst, |src, dst, scratch| {
+            self.compress_slice(level, src, dst, scratch)
+        })
+    }
+
+    fn compress_slice(
+        self,
+        level: i32,
+        src: &[u8],
+        dst: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<Option<usize>> {
         match self {
             Codec::Copy => Ok(dst.get_mut(..src.len()).map(|room| {
                 room.copy_from_slice(src);
@@ -182,7 +224,7 @@ impl Codec {
     /// [`Error::Corrupt`] when `src` is not the compressed form of exactly as
     /// many bytes as `dst` has; [`Error::Unsupported`] when this build does not
     /// have the codec. The contents of `dst` are then unspecified.
-    pub fn decompress(self, src: Src<'_>, dst: Dst<'_>, scratch: &mut Scratch) -> Result<()> {
+    pub fn decompress(self, src: Src<'_>, dst: Dst<'_, '_>, scratch: &mut Scratch) -> Result<()> {
         let len = dst.len();
         match self.decompress_within(src, dst, scratch)? {
             Some(done) if done == len => Ok(()),
@@ -195,10 +237,21 @@ impl Codec {
     pub(crate) fn decompress_within(
         self,
         src: Src<'_>,
-        dst: Dst<'_>,
+        dst: Dst<'_, '_>,
         scratch: &mut Scratch,
     ) -> Result<Option<usize>> {
-        let (src, dst) = (src.contiguous(), dst.contiguous());
+        if let Some(width) = self.width() {
+            return Ok(bewalgo::decompress(width, Strictness::Strict, src, dst).ok());
+        }
+        scratch.in_one_piece(src, dst, |src, dst, scratch| self.decompress_slice(src, dst, scratch))
+    }
+
+    fn decompress_slice(
+        self,
+        src: &[u8],
+        dst: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<Option<usize>> {
         Ok(match self {
             Codec::Copy => dst.get_mut(..src.len()).map(|room| {
                 room.copy_from_slice(src);
@@ -226,6 +279,7 @@ impl Codec {
             Codec::Deflate => end < len / 10 * 7,
             Codec::Lzma => end < len / 10 * 9,
             Codec::Zstd => end <= len.saturating_sub(1) / zstd::STEP * zstd::STEP,
+            Codec::BeWalgo32 | Codec::BeWalgo64 => end < len,
             Codec::Lz4 | Codec::Bzip2 => false,
         }
     }
@@ -239,14 +293,32 @@ impl Codec {
         self,
         src: Src<'_>,
         len: usize,
-        dst: Dst<'_>,
+        dst: Dst<'_, '_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         if dst.len() == len {
             return self.decompress(src, dst, scratch);
         }
-        let (src, dst) = (src.contiguous(), dst.contiguous());
-        let done = match self {
+        let want = dst.len();
+        let done = match self.width() {
+            Some(width) => bewalgo::decompress_front(width, src, dst).ok(),
+            None => scratch.in_one_piece(src, dst, |src, dst, scratch| {
+                let done = self.decompress_front_slice(src, len, dst, scratch);
+                Ok(done.map(|()| dst.len()))
+            })?,
+        };
+        let done = done.filter(|&done| done == want).map(drop);
+        done.ok_or(Error::Corrupt { what: "stored block", at: Place::Pos(0) })
+    }
+
+    fn decompress_front_slice(
+        self,
+        src: &[u8],
+        len: usize,
+        dst: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Option<()> {
+        match self {
             #[cfg(feature = "zlib")]
             Codec::Deflate => deflate::decompress_front(src, dst, &mut scratch.deflate),
             #[cfg(feature = "lzma")]
@@ -267,8 +339,7 @@ impl Codec {
                 scratch.room = room;
                 done
             }
-        };
-        done.ok_or(Error::Corrupt { what: "stored block", at: Place::Pos(0) })
+        }
     }
 
     #[allow(dead_code)]
@@ -278,7 +349,7 @@ impl Codec {
             Codec::Deflate => "zlib, which this build leaves out, as codec",
             Codec::Lzma => "lzma, which this build leaves out, as codec",
             Codec::Bzip2 => "bzip2, which this build leaves out, as codec",
-            Codec::Copy | Codec::Zstd => "codec",
+            Codec::Copy | Codec::Zstd | Codec::BeWalgo32 | Codec::BeWalgo64 => "codec",
         };
         Error::Unsupported { what, found: self as u64 }
     }
@@ -294,7 +365,7 @@ impl FromStr for Codec {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Codec> {
-        let what = "the methods are copy, lz4, zlib, zstd, lzma and bzip2";
+        let what = "the methods are copy, lz4, zlib, zstd, lzma, bzip2, bewalgo32 and bewalgo64";
         Codec::ALL.into_iter().find(|c| c.name() == name).ok_or(Error::invalid(what))
     }
 }
@@ -304,12 +375,55 @@ impl FromStr for Codec {
 #[derive(Default)]
 pub struct Scratch {
     zstd: zstd::State,
+    bewalgo: bewalgo::Tables,
+    /// For what does not lie in one piece, where a codec wants that: what it reads, and what it writes.
+    pieces: (Vec<u8>, Vec<u8>),
+    copied: u64,
     /// Room for a block of which only the front is wanted.
     room: Vec<u8>,
     #[cfg(feature = "zlib")]
     deflate: deflate::State,
     #[cfg(feature = "lz4")]
     bytes: Vec<u8>,
+}
+
+impl Scratch {
+    /// Bytes that were copied since it was made because they lie in several pieces, and a codec wants them in one. BeWalgo does not.
+    #[must_use]
+    pub fn copied(&self) -> u64 {
+        self.copied
+    }
+
+    /// Calls a codec that wants its bytes in one piece, which returns how many it wrote.
+    fn in_one_piece(
+        &mut self,
+        src: Src<'_>,
+        mut dst: Dst<'_, '_>,
+        act: impl FnOnce(&[u8], &mut [u8], &mut Scratch) -> Result<Option<usize>>,
+    ) -> Result<Option<usize>> {
+        if let (Some(src), Some(dst)) = (src.as_slice(), dst.as_slice()) {
+            return act(src, dst, self);
+        }
+        let (mut from, mut to) = std::mem::take(&mut self.pieces);
+        let src = src.as_slice().unwrap_or_else(|| {
+            src.gather(&mut from);
+            self.copied += from.len() as u64;
+            &from
+        });
+        let done = if let Some(dst) = dst.as_slice() {
+            act(src, dst, self)
+        } else {
+            to.resize(dst.len(), 0);
+            let done = act(src, &mut to, self);
+            if let Ok(Some(len)) = done {
+                dst.scatter(&to[..len]);
+                self.copied += len as u64;
+            }
+            done
+        };
+        self.pieces = (from, to);
+        done
+    }
 }
 
 impl fmt::Debug for Scratch {

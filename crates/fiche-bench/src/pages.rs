@@ -1,0 +1,349 @@
+//! Codecs on pages, as Warnke's *Page-Based Compression in the Linux Kernel* (2017) measures them: in one buffer (its Figure 5.2), on pages, and on pages by way of
+//! buffers that are copied (5.3, 5.4), by acceleration (5.1).
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use fiche::codec::bewalgo::{self, Effort, Strictness, Width};
+use fiche::codec::{Codec, Scratch};
+use fiche::{Dst, Src};
+
+use crate::engine::Result;
+use crate::events::{median, speed};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Files, each a data set; of a folder all files one behind the other
+    #[arg(required = true)]
+    data: Vec<PathBuf>,
+    /// Where tables go
+    #[arg(long, short, value_name = "DIR")]
+    output: PathBuf,
+    /// Rounds; times are medians of them
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// MiB of each data set at most
+    #[arg(long, default_value_t = 128)]
+    mib: usize,
+}
+
+/// What is compressed at once, as the thesis has it.
+const CHUNK: usize = 128 << 10;
+const PAGE: usize = 4096;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Layout {
+    /// One buffer.
+    One,
+    /// Pages; a codec that does not take them copies to one buffer and back.
+    Pages,
+}
+
+#[derive(Clone, Copy)]
+enum How {
+    Memcpy,
+    /// 32 bytes at a time, and some more at the end: the thesis's bound.
+    Wild,
+    Codec(Codec, i32),
+    Bewalgo(Width, Effort),
+}
+
+impl How {
+    fn name(self) -> String {
+        let bewalgo = |width| if width == Width::Four { "bewalgo32" } else { "bewalgo64" };
+        match self {
+            How::Memcpy => "memcpy".into(),
+            How::Wild => "wild copy".into(),
+            How::Codec(Codec::Lz4, 1) => "lz4 1.10.0".into(),
+            How::Codec(Codec::Lz4, level) => format!("lz4hc 1.10.0 -{level}"),
+            How::Codec(codec, level) => format!("{codec} -{level}"),
+            How::Bewalgo(width, Effort::Thesis(n)) => {
+                format!("{} thesis --fast={n}", bewalgo(width))
+            }
+            How::Bewalgo(width, Effort::Fast(n)) => format!("{} --fast={n}", bewalgo(width)),
+            How::Bewalgo(width, Effort::Best(n)) => format!("{} --depth={n}", bewalgo(width)),
+        }
+    }
+
+    fn compress(self, src: Src<'_>, dst: Dst<'_, '_>, scratch: &mut Scratch) -> Result<usize> {
+        match self {
+            How::Codec(codec, level) => {
+                let len = src.len();
+                Ok(codec.compress(level, src, dst, scratch)?.unwrap_or(len))
+            }
+            How::Bewalgo(width, effort) => {
+                let done = bewalgo::compress(width, effort, src, dst, scratch);
+                Ok(done.ok_or("no room for the bound")?)
+            }
+            _ => Err("a copy is none".into()),
+        }
+    }
+
+    fn decompress(self, src: Src<'_>, dst: Dst<'_, '_>, scratch: &mut Scratch) -> Result<()> {
+        match self {
+            How::Codec(codec, _) => Ok(codec.decompress(src, dst, scratch)?),
+            How::Bewalgo(width, _) => {
+                let len = dst.len();
+                let done = bewalgo::decompress(width, Strictness::Strict, src, dst)?;
+                if done == len { Ok(()) } else { Err("less came back".into()) }
+            }
+            _ => Err("a copy is none".into()),
+        }
+    }
+}
+
+/// Room of which every second page is used.
+struct Apart(Vec<u8>);
+
+impl Apart {
+    fn new(len: usize) -> Apart {
+        Apart(vec![0xAA; len.div_ceil(PAGE) * 2 * PAGE])
+    }
+
+    fn pages(&self, len: usize) -> Vec<&[u8]> {
+        let pages = self.0.chunks(2 * PAGE).enumerate();
+        pages
+            .map_while(|(i, page)| {
+                let left = len.checked_sub(i * PAGE).filter(|&left| left > 0)?;
+                Some(&page[..PAGE.min(left)])
+            })
+            .collect()
+    }
+
+    fn pages_mut(&mut self, len: usize) -> Vec<&mut [u8]> {
+        let pages = self.0.chunks_mut(2 * PAGE).enumerate();
+        pages
+            .map_while(|(i, page)| {
+                let left = len.checked_sub(i * PAGE).filter(|&left| left > 0)?;
+                Some(&mut page[..PAGE.min(left)])
+            })
+            .collect()
+    }
+}
+
+/// A chunk in all ways that it lies, and what comes of it.
+struct Chunk {
+    bytes: Vec<u8>,
+    apart: Apart,
+    stored: Vec<u8>,
+    stored_apart: Apart,
+    len: usize,
+}
+
+impl Chunk {
+    fn new(bytes: &[u8]) -> Chunk {
+        let mut apart = Apart::new(bytes.len());
+        let mut rest = bytes;
+        for page in apart.pages_mut(bytes.len()) {
+            let (here, behind) = rest.split_at(page.len());
+            page.copy_from_slice(here);
+            rest = behind;
+        }
+        let room = bytes.len() + bytes.len() / 100 + 64;
+        Chunk {
+            bytes: bytes.to_vec(),
+            apart,
+            stored: vec![0xAA; room],
+            stored_apart: Apart::new(room),
+            len: 0,
+        }
+    }
+}
+
+/// Seconds of compressing all chunks and of decoding them, and how many bytes they took.
+fn once(
+    how: How,
+    layout: Layout,
+    chunks: &mut [Chunk],
+    scratch: &mut Scratch,
+    is_checked: bool,
+) -> Result<(f64, f64, usize)> {
+    let start = Instant::now();
+    for chunk in &mut *chunks {
+        chunk.len = match (how, layout) {
+            (How::Memcpy, _) => {
+                chunk.stored[..chunk.bytes.len()].copy_from_slice(&chunk.bytes);
+                chunk.bytes.len()
+            }
+            (How::Wild, _) => {
+                let (to, _) = chunk.stored.as_chunks_mut::<32>();
+                let (from, _) = chunk.bytes.as_chunks::<32>();
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = black_box(*from));
+                chunk.bytes.len()
+            }
+            (_, Layout::One) => how.compress(
+                chunk.bytes.as_slice().into(),
+                chunk.stored.as_mut_slice().into(),
+                scratch,
+            )?,
+            (_, Layout::Pages) => {
+                let (from, room) = (chunk.apart.pages(chunk.bytes.len()), chunk.stored.len());
+                let mut to = chunk.stored_apart.pages_mut(room);
+                how.compress(Src::pages(&from)?, Dst::pages(&mut to)?, scratch)?
+            }
+        };
+    }
+    let compressed = start.elapsed().as_secs_f64();
+    let stored = chunks.iter().map(|chunk| chunk.len).sum();
+    if matches!(how, How::Memcpy | How::Wild) {
+        return Ok((compressed, compressed, stored));
+    }
+    let mut out = vec![0xAA; CHUNK];
+    let mut out_apart = Apart::new(CHUNK);
+    let start = Instant::now();
+    for chunk in &*chunks {
+        let len = chunk.bytes.len();
+        if layout == Layout::One {
+            let dst = Dst::from(&mut out[..len]);
+            how.decompress(chunk.stored[..chunk.len].into(), dst, scratch)?;
+        } else {
+            let from = chunk.stored_apart.pages(chunk.len);
+            let mut to = out_apart.pages_mut(len);
+            how.decompress(Src::pages(&from)?, Dst::pages(&mut to)?, scratch)?;
+        }
+        if is_checked {
+            let found = match layout {
+                Layout::One => out[..len].to_vec(),
+                Layout::Pages => out_apart.pages(len).concat(),
+            };
+            if found != chunk.bytes {
+                return Err(format!("{}: other bytes came back", how.name()).into());
+            }
+        }
+    }
+    Ok((compressed, start.elapsed().as_secs_f64(), stored))
+}
+
+struct Row {
+    data: String,
+    name: String,
+    layout: Layout,
+    bytes: usize,
+    stored: usize,
+    compress: Vec<f64>,
+    decompress: Vec<f64>,
+    copied: u64,
+}
+
+fn ways() -> Vec<(How, Layout)> {
+    let mut ways = vec![(How::Memcpy, Layout::One), (How::Wild, Layout::One)];
+    let both = |how| [(how, Layout::One), (how, Layout::Pages)];
+    ways.extend(both(How::Codec(Codec::Lz4, 1)));
+    ways.push((How::Codec(Codec::Lz4, 9), Layout::One));
+    ways.push((How::Codec(Codec::Zstd, -1), Layout::One));
+    ways.push((How::Codec(Codec::Zstd, 1), Layout::One));
+    for width in [Width::Four, Width::Eight] {
+        ways.extend(both(How::Bewalgo(width, Effort::Thesis(1))));
+        ways.extend(both(How::Bewalgo(width, Effort::Fast(1))));
+        for n in [2, 4, 8, 16, 32, 64] {
+            ways.push((How::Bewalgo(width, Effort::Thesis(n)), Layout::One));
+            ways.push((How::Bewalgo(width, Effort::Fast(n)), Layout::One));
+        }
+        ways.extend(both(How::Bewalgo(width, Effort::Best(16))));
+        ways.push((How::Bewalgo(width, Effort::Best(256)), Layout::One));
+    }
+    ways
+}
+
+fn read(path: &Path, most: usize) -> Result<Vec<u8>> {
+    let mut all = Vec::new();
+    let mut files = vec![path.to_path_buf()];
+    while let Some(path) = files.pop() {
+        if path.is_dir() {
+            let mut inside: Vec<PathBuf> =
+                std::fs::read_dir(&path)?.map(|item| Ok(item?.path())).collect::<Result<_>>()?;
+            inside.sort();
+            files.extend(inside.into_iter().rev());
+        } else if all.len() < most {
+            all.extend(std::fs::read(&path)?);
+        }
+    }
+    all.truncate(most);
+    Ok(all)
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let mut rows: Vec<Row> = Vec::new();
+    for path in &args.data {
+        let data = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+        eprintln!("{data}");
+        let all = read(path, args.mib << 20)?;
+        let mut chunks: Vec<Chunk> = all.chunks(CHUNK).map(Chunk::new).collect();
+        let first = rows.len();
+        for round in 0..args.rounds {
+            for (i, (how, layout)) in ways().into_iter().enumerate() {
+                let mut scratch = Scratch::default();
+                if round == 0 {
+                    // The first time is one with cold tables, and is checked.
+                    let (_, _, stored) = once(how, layout, &mut chunks, &mut scratch, true)?;
+                    rows.push(Row {
+                        data: data.clone(),
+                        name: how.name(),
+                        layout,
+                        bytes: all.len(),
+                        stored,
+                        compress: Vec::new(),
+                        decompress: Vec::new(),
+                        copied: scratch.copied(),
+                    });
+                }
+                let (compress, decompress, _) =
+                    once(how, layout, &mut chunks, &mut scratch, false)?;
+                rows[first + i].compress.push(compress);
+                rows[first + i].decompress.push(decompress);
+            }
+        }
+    }
+    std::fs::create_dir_all(&args.output)?;
+    std::fs::write(args.output.join("pages.csv"), csv(&rows))?;
+    Ok(std::fs::write(args.output.join("pages.md"), text(&rows, args))?)
+}
+
+fn layout_name(layout: Layout) -> &'static str {
+    if layout == Layout::One { "one" } else { "pages" }
+}
+
+fn text(rows: &[Row], args: &Args) -> String {
+    let mut out = format!(
+        "# Codecs on pages\n\nChunks of {} KiB, each alone, in one buffer or in pages of {PAGE} bytes of which no two lie side by side. A codec that wants one buffer copies pages there and back: bytes that \
+         were copied so are told, in parts of the content. One thread, medians of {} rounds in which all of them come.\n\n\
+         | data | codec | lies in | compression, MB/s | decompression, MB/s | bytes | ratio | copied |\n|---|---|---|---|---|---|---|---|\n",
+        CHUNK >> 10,
+        args.rounds
+    );
+    for row in rows {
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {:.0} | {:.0} | {} | {:.3} | {:.2} |",
+            row.data,
+            row.name,
+            layout_name(row.layout),
+            speed(row.bytes, median(&row.compress)),
+            speed(row.bytes, median(&row.decompress)),
+            row.stored,
+            row.bytes as f64 / row.stored as f64,
+            row.copied as f64 / row.bytes as f64,
+        );
+    }
+    out
+}
+
+fn csv(rows: &[Row]) -> String {
+    let mut out = String::from("data,codec,layout,bytes,stored,compress s,decompress s,copied\n");
+    for row in rows {
+        let (compress, decompress) = (median(&row.compress), median(&row.decompress));
+        let _ = writeln!(
+            out,
+            "{},{},{},{},{},{compress:.6},{decompress:.6},{}",
+            row.data,
+            row.name,
+            layout_name(row.layout),
+            row.bytes,
+            row.stored,
+            row.copied
+        );
+    }
+    out
+}

@@ -1,0 +1,410 @@
+//! Encodes streams.
+
+use super::{Effort, FARTHEST, MOST, TRIPLE, Triple, Unit};
+use crate::pages::{Pieces, PiecesMut};
+use crate::wire::load_u64;
+
+/// The multiplier of Fibonacci hashing: 2^64 by the golden ratio.
+const FIBONACCI: u64 = 0x9E37_79B1_85EB_CA87;
+/// Bits of places that the thesis has.
+const THESIS: u32 = 12;
+/// Of fast searches at most.
+const FAST: u32 = 14;
+/// Of others.
+const BEST: u32 = 16;
+/// A match of so many units is not looked for again from its next unit on.
+const ENOUGH: usize = 128;
+
+/// What encoders work with.
+#[derive(Default)]
+pub(in crate::codec) struct Tables {
+    /// By hash, the unit where one like it was met last.
+    places: Vec<u32>,
+    /// Of each unit the one before with the same hash.
+    before: Vec<u32>,
+    /// Of each unit the longest match, and how far away that is.
+    longest: Vec<(u32, u32)>,
+}
+
+/// Where a stream is written.
+struct Writer<'a, U: Unit, S: Pieces, D: PiecesMut> {
+    src: &'a S,
+    dst: &'a mut D,
+    at: usize,
+    /// Where a control word is whose second triple is yet to come, and its first.
+    open: Option<(usize, Triple)>,
+    unit: std::marker::PhantomData<U>,
+}
+
+impl<U: Unit, S: Pieces, D: PiecesMut> Writer<'_, U, S, D> {
+    /// Writes literals from a unit on, and a match; `None` where there is no room.
+    #[inline(always)]
+    fn put(
+        &mut self,
+        mut start: usize,
+        mut literals: usize,
+        mut matched: usize,
+        offset: usize,
+    ) -> Option<()> {
+        while literals > MOST {
+            self.triple(start, Triple { literals: MOST, matched: 0, offset: 0 })?;
+            (start, literals) = (start + MOST, literals - MOST);
+        }
+        while matched > MOST {
+            self.triple(start, Triple { literals, matched: MOST, offset })?;
+            (start, literals, matched) = (start + literals, 0, matched - MOST);
+        }
+        self.triple(start, Triple { literals, matched, offset })
+    }
+
+    #[inline(always)]
+    fn triple(&mut self, start: usize, triple: Triple) -> Option<()> {
+        let is_second = U::TRIPLES == 2 && self.open.is_some();
+        let control = if is_second { 0 } else { U::TRIPLES * TRIPLE };
+        let literals = triple.literals * U::BYTES;
+        if control + literals > self.dst.len() - self.at {
+            return None;
+        }
+        self.dst.copy_from(self.at + control, self.src, start * U::BYTES, literals);
+        if U::TRIPLES == 1 {
+            self.dst.store(self.at, triple.bytes());
+        } else if let Some((place, first)) = self.open.take() {
+            self.dst.store(place, Triple::pair(first, triple));
+        } else {
+            self.open = Some((self.at, triple));
+        }
+        self.at += control + literals;
+        Some(())
+    }
+
+    /// Writes what is no whole unit; returns how long the stream is.
+    fn finish(mut self, units: usize) -> Option<usize> {
+        if let Some((place, first)) = self.open.take() {
+            self.dst.store(place, Triple::pair(first, Triple::default()));
+        }
+        let tail = self.src.len() - units * U::BYTES;
+        if tail > self.dst.len() - self.at {
+            return None;
+        }
+        self.dst.copy_from(self.at, self.src, units * U::BYTES, tail);
+        Some(self.at + tail)
+    }
+}
+
+/// Compresses all of `src`; returns how many bytes that took, or `None` where there is no room for them.
+pub(super) fn encode<U: Unit>(
+    effort: Effort,
+    src: &impl Pieces,
+    mut dst: impl PiecesMut,
+    tables: &mut Tables,
+) -> Option<usize> {
+    let units = src.len() / U::BYTES;
+    let mut writer =
+        Writer::<U, _, _> { src, dst: &mut dst, at: 0, open: None, unit: std::marker::PhantomData };
+    match effort {
+        Effort::Thesis(speed) => {
+            let places = &mut tables.places;
+            places.clear();
+            places.resize(1 << THESIS, 0);
+            let places = places.first_chunk_mut()?;
+            // Of a unit all but its lowest three bytes.
+            let mut places = Positions { places, bits: (24, 8 * U::BYTES as u32) };
+            first_found(&mut writer, units, speed, &mut places, false)?;
+        }
+        Effort::Fast(speed) => {
+            let bits = (units.max(1).ilog2() + 1).clamp(6, FAST);
+            let places = &mut tables.places;
+            places.clear();
+            places.resize(1 << bits, 0);
+            first_found(&mut writer, units, speed, &mut Tagged { places, bits }, true)?;
+        }
+        Effort::Best(depth) => best::<U, _, _>(&mut writer, units, depth, tables)?,
+    }
+    writer.finish(units)
+}
+
+/// The eight bytes from a unit on.
+#[inline(always)]
+fn eight<U: Unit>(src: &impl Pieces, unit: usize) -> u64 {
+    load_u64(&src.load::<8>(unit * U::BYTES), 0)
+}
+
+/// Units of a match at least: those of eight bytes.
+const fn least<U: Unit>() -> usize {
+    8 / U::BYTES
+}
+
+/// Units that are the same at two places, the second behind the first, up to `end`.
+#[inline(always)]
+fn common<U: Unit>(src: &impl Pieces, mut first: usize, mut second: usize, end: usize) -> usize {
+    let start = second;
+    while second < end {
+        let one = src.at(first * U::BYTES);
+        let other = src.at(second * U::BYTES);
+        let len = one.len().min(other.len()).min((end - second) * U::BYTES) / U::BYTES * U::BYTES;
+        if len == 0 {
+            // A unit lies in two segments.
+            if U::load(src, first * U::BYTES) != U::load(src, second * U::BYTES) {
+                break;
+            }
+            (first, second) = (first + 1, second + 1);
+            continue;
+        }
+        let same = same_bytes(&one[..len], &other[..len]) / U::BYTES;
+        (first, second) = (first + same, second + same);
+        if same * U::BYTES < len {
+            break;
+        }
+    }
+    second - start
+}
+
+/// How many bytes are the same from the front on.
+#[inline(always)]
+fn same_bytes(one: &[u8], other: &[u8]) -> usize {
+    let (ones, ones_rest) = one.as_chunks::<8>();
+    let (others, others_rest) = other.as_chunks::<8>();
+    for (i, (a, b)) in ones.iter().zip(others).enumerate() {
+        if a != b {
+            let differing = load_u64(a, 0) ^ load_u64(b, 0);
+            return 8 * i + differing.trailing_zeros() as usize / 8;
+        }
+    }
+    let rest = ones_rest.iter().zip(others_rest).take_while(|(a, b)| a == b).count();
+    8 * ones.len() + rest
+}
+
+/// Reads eight bytes at a time, mostly from the same piece.
+struct Cursor<'s, S: Pieces> {
+    src: &'s S,
+    piece: &'s [u8],
+    start: usize,
+}
+
+impl<'s, S: Pieces> Cursor<'s, S> {
+    fn new(src: &'s S) -> Cursor<'s, S> {
+        Cursor { src, piece: src.at(0), start: 0 }
+    }
+
+    #[inline(always)]
+    fn eight<U: Unit>(&mut self, unit: usize) -> u64 {
+        let at = (unit * U::BYTES).wrapping_sub(self.start);
+        match self.piece.get(at..).and_then(|bytes| bytes.first_chunk::<8>()) {
+            Some(bytes) => load_u64(bytes, 0),
+            None => self.next::<U>(unit),
+        }
+    }
+
+    #[cold]
+    fn next<U: Unit>(&mut self, unit: usize) -> u64 {
+        self.start = unit * U::BYTES;
+        self.piece = self.src.at(self.start);
+        eight::<U>(self.src, unit)
+    }
+}
+
+/// Where units were met, by hash.
+trait Places {
+    /// The place where one like this was met last, which is to be compared; from now on it is this one.
+    fn swap(&mut self, unit: u64, at: usize) -> Option<usize>;
+}
+
+/// As the thesis has it: positions, at first all 0.
+struct Positions<'a> {
+    places: &'a mut [u32; 1 << THESIS],
+    /// Bits of a unit that are left out, and all that it has.
+    bits: (u32, u32),
+}
+
+impl Places for Positions<'_> {
+    #[inline(always)]
+    fn swap(&mut self, unit: u64, at: usize) -> Option<usize> {
+        let unit = unit << (64 - self.bits.1) >> (64 - self.bits.1) >> self.bits.0;
+        let place = (unit.wrapping_mul(FIBONACCI) >> (64 - THESIS)) as usize;
+        let found = std::mem::replace(&mut self.places[place], at as u32) as usize;
+        (at - found <= FARTHEST).then_some(found)
+    }
+}
+
+/// The lowest half of a position, which is all that an offset may be, and more of the hash: what is not the same is seldom read.
+struct Tagged<'a> {
+    places: &'a mut [u32],
+    bits: u32,
+}
+
+impl Places for Tagged<'_> {
+    #[inline(always)]
+    fn swap(&mut self, unit: u64, at: usize) -> Option<usize> {
+        let hash = unit.wrapping_mul(FIBONACCI);
+        let tag = (hash >> 32) as u32 & 0xFFFF;
+        let place = &mut self.places[(hash >> (64 - self.bits)) as usize];
+        let found = std::mem::replace(place, (at as u32) << 16 | tag);
+        let distance = (at as u32).wrapping_sub(found >> 16) as usize & 0xFFFF;
+        (found & 0xFFFF == tag && distance > 0 && distance <= at).then(|| at - distance)
+    }
+}
+
+/// Takes the first match that is found at each place.
+#[inline(always)]
+fn first_found<U: Unit, S: Pieces, D: PiecesMut>(
+    writer: &mut Writer<'_, U, S, D>,
+    units: usize,
+    speed: u32,
+    places: &mut impl Places,
+    is_fast: bool,
+) -> Option<()> {
+    let src = writer.src;
+    let mut cursor = Cursor::new(src);
+    let speed = speed.max(1);
+    let least = least::<U>();
+    // The last place where a match may begin is before this one.
+    let end = (units + 1).saturating_sub(least);
+    let (mut anchor, mut at) = (0, 1);
+    if is_fast && end > 0 {
+        places.swap(cursor.eight::<U>(0), 0);
+    }
+    'all: while at < end {
+        // Looks for a match; ever farther apart, where there was none for long.
+        let mut slow = if speed < 4 { 32 >> speed } else { 4 };
+        let mut counter = slow + (speed << 6);
+        let found = loop {
+            let unit = cursor.eight::<U>(at);
+            if let Some(found) = places.swap(unit, at)
+                && eight::<U>(src, found) == unit
+            {
+                break found;
+            }
+            if slow > 0 {
+                (slow, at) = (slow - 1, at + 1);
+            } else {
+                at += (counter >> 6) as usize;
+                counter += 1;
+            }
+            if at >= end {
+                break 'all;
+            }
+        };
+        let distance = at - found;
+        // To the left.
+        let mut start = at;
+        while start > anchor
+            && start > distance
+            && U::load(src, (start - 1) * U::BYTES)
+                == U::load(src, (start - 1 - distance) * U::BYTES)
+        {
+            start -= 1;
+        }
+        at += least + common::<U>(src, found + least, at + least, units);
+        writer.put(anchor, start - anchor, at - start, distance)?;
+        anchor = at;
+        // What follows a match often is one.
+        while at < end {
+            if is_fast {
+                places.swap(cursor.eight::<U>(at - 1), at - 1);
+            }
+            let unit = cursor.eight::<U>(at);
+            let Some(found) = places.swap(unit, at).filter(|&found| eight::<U>(src, found) == unit)
+            else {
+                at += 1;
+                break;
+            };
+            let distance = at - found;
+            at += least + common::<U>(src, found + least, at + least, units);
+            writer.put(anchor, 0, at - anchor, distance)?;
+            anchor = at;
+        }
+    }
+    if anchor < units {
+        writer.put(anchor, units - anchor, 0, 0)?;
+    }
+    Some(())
+}
+
+/// Takes of all ways through the longest matches the shortest.
+///
+/// Behind the longest match of a unit the rest costs no more than behind a shorter one: whatever is matched from there on is matched from each later unit on, too. So
+/// no other lengths have to be tried.
+#[inline(always)]
+fn best<U: Unit, S: Pieces, D: PiecesMut>(
+    writer: &mut Writer<'_, U, S, D>,
+    units: usize,
+    depth: u32,
+    tables: &mut Tables,
+) -> Option<()> {
+    let src = writer.src;
+    let Tables { places, before, longest } = tables;
+    let bits = (units.max(1).ilog2() + 1).clamp(6, BEST);
+    places.clear();
+    places.resize(1 << bits, u32::MAX);
+    before.clear();
+    before.resize(units, u32::MAX);
+    longest.clear();
+    longest.resize(units + 1, (0, 0));
+    let least = least::<U>();
+    let end = (units + 1).saturating_sub(least);
+    let mut last = (0usize, 0usize);
+    for at in 0..end {
+        let unit = eight::<U>(src, at);
+        let place = &mut places[(unit.wrapping_mul(FIBONACCI) >> (64 - bits)) as usize];
+        let mut found = std::mem::replace(place, at as u32);
+        before[at] = found;
+        // What was matched up to here goes on.
+        last = if last.0 > least { (last.0 - 1, last.1) } else { (0, 0) };
+        if last.0 < ENOUGH {
+            for _ in 0..depth {
+                let there = found as usize;
+                if found == u32::MAX || at - there > FARTHEST {
+                    break;
+                }
+                // Of no use unless it is longer.
+                let is_longer = last.0 == 0
+                    || at + last.0 < units
+                        && U::load(src, (there + last.0) * U::BYTES)
+                            == U::load(src, (at + last.0) * U::BYTES);
+                if is_longer && eight::<U>(src, there) == unit {
+                    let len = least + common::<U>(src, there + least, at + least, units);
+                    if len > last.0 {
+                        last = (len, at - there);
+                    }
+                    if len >= ENOUGH {
+                        break;
+                    }
+                }
+                found = before[there];
+            }
+        }
+        longest[at] = (last.0 as u32, last.1 as u32);
+    }
+    // From each unit on: bytes to the end, in place of the length what is taken.
+    let mut costs = std::mem::take(before);
+    costs.resize(units + 1, 0);
+    costs[units] = 0;
+    for at in (0..units).rev() {
+        let literal = costs[at + 1].saturating_add(U::BYTES as u32);
+        let len = longest[at].0 as usize;
+        costs[at] = literal;
+        if len > 0 {
+            let cost = costs[at + len].saturating_add((len.div_ceil(MOST) * TRIPLE) as u32);
+            match cost < literal {
+                true => costs[at] = cost,
+                false => longest[at].0 = 0,
+            }
+        }
+    }
+    *before = costs;
+    let (mut anchor, mut at) = (0, 0);
+    while at < units {
+        let (len, distance) = (longest[at].0 as usize, longest[at].1 as usize);
+        if len == 0 {
+            at += 1;
+            continue;
+        }
+        writer.put(anchor, at - anchor, len, distance)?;
+        at += len;
+        anchor = at;
+    }
+    if anchor < units {
+        writer.put(anchor, units - anchor, 0, 0)?;
+    }
+    Some(())
+}
