@@ -43,6 +43,14 @@ pub(crate) trait Pieces {
 
 /// Pieces that can be written.
 pub(crate) trait PiecesMut: Pieces {
+    /// What lies before a piece.
+    type Before<'b>: Pieces
+    where
+        Self: 'b;
+
+    /// The piece of a position, where it begins, and what lies before it.
+    fn piece(&mut self, at: usize) -> (Self::Before<'_>, &mut [u8], usize);
+
     /// The same as [`Pieces::at`].
     fn at_mut(&mut self, at: usize) -> &mut [u8];
 
@@ -126,6 +134,16 @@ impl<T: Deref<Target = [u8]>> Pieces for T {
 }
 
 impl PiecesMut for &mut [u8] {
+    type Before<'b>
+        = &'b [u8]
+    where
+        Self: 'b;
+
+    #[inline(always)]
+    fn piece(&mut self, _at: usize) -> (&[u8], &mut [u8], usize) {
+        (&[], self, 0)
+    }
+
     #[inline(always)]
     fn at_mut(&mut self, at: usize) -> &mut [u8] {
         &mut self[at..]
@@ -187,9 +205,24 @@ macro_rules! read_pages {
 }
 
 read_pages!(&[&[u8]]);
+read_pages!(&[&mut [u8]]);
 read_pages!(&mut [&mut [u8]]);
 
-impl PiecesMut for Paged<&mut [&mut [u8]]> {
+impl<'p> PiecesMut for Paged<&mut [&'p mut [u8]]> {
+    type Before<'b>
+        = Paged<&'b [&'p mut [u8]]>
+    where
+        Self: 'b;
+
+    #[inline(always)]
+    fn piece(&mut self, at: usize) -> (Self::Before<'_>, &mut [u8], usize) {
+        let page = (at >> self.shift).min(self.pages.len());
+        let start = page << self.shift;
+        let (before, behind) = self.pages.split_at_mut(page);
+        let before = Paged { pages: &*before, shift: self.shift, len: start };
+        (before, behind.first_mut().map_or(&mut [], |page| &mut **page), start)
+    }
+
     #[inline(always)]
     fn at_mut(&mut self, at: usize) -> &mut [u8] {
         let (page, at) = self.place(at);
@@ -280,6 +313,25 @@ impl<'a> Segments<'a> {
     }
 }
 
+/// Segments that are read while others are written.
+pub(crate) struct Before<'b, 'a> {
+    segments: &'b [&'a mut [u8]],
+    ends: &'b Ends,
+}
+
+impl Pieces for Before<'_, '_> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.segments.len().checked_sub(1).map_or(0, |last| self.ends.ends[last])
+    }
+
+    #[inline(always)]
+    fn at(&self, at: usize) -> &[u8] {
+        let (segment, at) = self.ends.place(at);
+        self.segments.get(segment).map_or(&[], |segment| &segment[at..])
+    }
+}
+
 impl Pieces for &Segments<'_> {
     #[inline(always)]
     fn len(&self) -> usize {
@@ -325,7 +377,19 @@ impl Pieces for &mut SegmentsMut<'_> {
     }
 }
 
-impl PiecesMut for &mut SegmentsMut<'_> {
+impl<'a> PiecesMut for &mut SegmentsMut<'a> {
+    type Before<'b>
+        = Before<'b, 'a>
+    where
+        Self: 'b;
+
+    fn piece(&mut self, at: usize) -> (Before<'_, 'a>, &mut [u8], usize) {
+        let (segment, place) = self.ends.place(at);
+        let (before, behind) = self.segments.split_at_mut(segment);
+        let before = Before { segments: before, ends: &self.ends };
+        (before, behind.first_mut().map_or(&mut [], |segment| &mut **segment), at - place)
+    }
+
     #[inline(always)]
     fn at_mut(&mut self, at: usize) -> &mut [u8] {
         let (segment, at) = self.ends.place(at);

@@ -195,6 +195,36 @@ impl<'s, S: Pieces> Cursor<'s, S> {
         }
     }
 
+    /// How many units are the same from one on as here; fewer than a match has where it is none.
+    #[inline(always)]
+    fn matched<U: Unit>(&self, found: usize, unit: usize, units: usize) -> usize {
+        let one = self.src.at(found * U::BYTES);
+        let here = (unit * U::BYTES).wrapping_sub(self.start);
+        let other = self.piece.get(here..).unwrap_or_default();
+        let most = (units - unit) * U::BYTES;
+        let len = one.len().min(other.len()).min(most) / U::BYTES * U::BYTES;
+        let same = same_bytes(&one[..len], &other[..len]) / U::BYTES;
+        if same * U::BYTES < len || len == most {
+            return same;
+        }
+        same + common::<U>(self.src, found + same, unit + same, units)
+    }
+
+    /// How many units before are the same, of so many at most.
+    #[inline(always)]
+    fn before<U: Unit>(&self, found: usize, unit: usize, most: usize) -> usize {
+        let is_same = |i: usize| {
+            let one = U::load(self.src, (found - i) * U::BYTES);
+            let here = ((unit - i) * U::BYTES).wrapping_sub(self.start);
+            let other = self.piece.get(here..here.wrapping_add(U::BYTES));
+            match other {
+                Some(other) => U::load(&other, 0) == one,
+                None => U::load(self.src, (unit - i) * U::BYTES) == one,
+            }
+        };
+        (1..=most).take_while(|&i| is_same(i)).count()
+    }
+
     #[cold]
     fn next<U: Unit>(&mut self, unit: usize) -> u64 {
         self.start = unit * U::BYTES;
@@ -267,12 +297,12 @@ fn first_found<U: Unit, S: Pieces, D: PiecesMut>(
         // Looks for a match; ever farther apart, where there was none for long.
         let mut slow = if speed < 4 { 32 >> speed } else { 4 };
         let mut counter = slow + (speed << 6);
-        let found = loop {
-            let unit = cursor.eight::<U>(at);
-            if let Some(found) = places.swap(unit, at)
-                && eight::<U>(src, found) == unit
-            {
-                break found;
+        let (found, len) = loop {
+            if let Some(found) = places.swap(cursor.eight::<U>(at), at) {
+                let len = cursor.matched::<U>(found, at, units);
+                if len >= least {
+                    break (found, len);
+                }
             }
             if slow > 0 {
                 (slow, at) = (slow - 1, at + 1);
@@ -284,33 +314,23 @@ fn first_found<U: Unit, S: Pieces, D: PiecesMut>(
                 break 'all;
             }
         };
-        let distance = at - found;
-        // To the left.
-        let mut start = at;
-        while start > anchor
-            && start > distance
-            && U::load(src, (start - 1) * U::BYTES)
-                == U::load(src, (start - 1 - distance) * U::BYTES)
-        {
-            start -= 1;
-        }
-        at += least + common::<U>(src, found + least, at + least, units);
-        writer.put(anchor, start - anchor, at - start, distance)?;
+        let before = cursor.before::<U>(found, at, found.min(at - anchor));
+        writer.put(anchor, at - before - anchor, before + len, at - found)?;
+        at += len;
         anchor = at;
         // What follows a match often is one.
         while at < end {
             if is_fast {
                 places.swap(cursor.eight::<U>(at - 1), at - 1);
             }
-            let unit = cursor.eight::<U>(at);
-            let Some(found) = places.swap(unit, at).filter(|&found| eight::<U>(src, found) == unit)
-            else {
+            let found = places.swap(cursor.eight::<U>(at), at);
+            let len = found.map_or(0, |found| cursor.matched::<U>(found, at, units));
+            let Some(found) = found.filter(|_| len >= least) else {
                 at += 1;
                 break;
             };
-            let distance = at - found;
-            at += least + common::<U>(src, found + least, at + least, units);
-            writer.put(anchor, 0, at - anchor, distance)?;
+            writer.put(anchor, 0, len, at - found)?;
+            at += len;
             anchor = at;
         }
     }
