@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV = target/venv
 
-.PHONY: demo test install lint unit features second-reader python wheel fuzz soak bench bench-deflate bench-rlz bench-archive bench-advise bench-remote bench-files bench-streams bench-extract bench-events bench-counts bless clean
+.PHONY: demo test install lint unit features second-reader python wheel fuzz soak bench bench-deflate bench-rlz bench-archive bench-advise bench-remote bench-files bench-streams bench-extract bench-events bench-pages bench-counts bless clean
 
 demo:
 	cargo build --release -p fiche-cli
@@ -129,6 +129,10 @@ bench-events:
 	cargo run --release --quiet -p fiche-bench -- baskets target/events/*.fiche -o crates/fiche-bench/results
 	$(VENV)/bin/python crates/fiche-bench/python/events.py $(DATA) --tiled 200 -o crates/fiche-bench/results \
 	    --timed uproot-HZZ-zlib.root,uproot-Zmumu-zlib.root,uproot-issue-85.root,uproot-issue412.root,uproot-hepdata-example.root,uproot-demo-double32.root,uproot-issue243-new.root
+
+# Codecs on pages and in one buffer, beside LZ4 and copies: DATA is a list of files and folders, each a data set.
+bench-pages:
+	cargo run --release --quiet -p fiche-bench -- pages $(DATA) $(ARGS) -o crates/fiche-bench/results
 
 bench-counts:
 	cargo run --release --quiet -p fiche-bench -- counts $(DATA) -o crates/fiche-bench/results/counts

@@ -14,8 +14,15 @@ use crate::error::{Error, Result};
 pub(crate) trait Pieces {
     fn len(&self) -> usize;
 
+    /// The piece that `at` lies in, and where it begins; where `at` is the length, none that has anything behind.
+    fn whole(&self, at: usize) -> (&[u8], usize);
+
     /// The bytes from `at` to the end of its piece: at least one, where `at` is less than the length.
-    fn at(&self, at: usize) -> &[u8];
+    #[inline(always)]
+    fn at(&self, at: usize) -> &[u8] {
+        let (piece, start) = self.whole(at);
+        &piece[at - start..]
+    }
 
     /// The `N` bytes at `at`, which must be there.
     #[inline(always)]
@@ -56,25 +63,6 @@ pub(crate) trait PiecesMut: Pieces {
 
     /// Copies bytes to a place behind that does not overlap them; both are within a piece each.
     fn copy_in(&mut self, from: usize, to: usize, len: usize);
-
-    /// Puts bytes at `at`, where there is room for them.
-    #[inline(always)]
-    fn store<const N: usize>(&mut self, at: usize, bytes: [u8; N]) {
-        match self.at_mut(at).first_chunk_mut() {
-            Some(room) => *room = bytes,
-            None => self.store_across(at, &bytes),
-        }
-    }
-
-    #[cold]
-    fn store_across(&mut self, mut at: usize, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            let room = self.at_mut(at);
-            let n = room.len().min(bytes.len());
-            room[..n].copy_from_slice(&bytes[..n]);
-            (at, bytes) = (at + n, &bytes[n..]);
-        }
-    }
 
     /// Copies bytes from elsewhere; both have so many.
     #[inline(always)]
@@ -121,6 +109,67 @@ pub(crate) trait PiecesMut: Pieces {
     }
 }
 
+/// Room that is written from its front to its end, piece by piece.
+pub(crate) struct Sink<'a, I> {
+    /// What is left of a piece.
+    room: &'a mut [u8],
+    /// Other pieces, and how many bytes they have.
+    rest: I,
+    behind: usize,
+}
+
+impl<'a, I: Iterator<Item = &'a mut [u8]>> Sink<'a, I> {
+    pub fn new(pieces: I, len: usize) -> Sink<'a, I> {
+        Sink { room: &mut [], rest: pieces, behind: len }
+    }
+
+    /// How many bytes there is room for.
+    #[inline(always)]
+    pub fn left(&self) -> usize {
+        self.room.len() + self.behind
+    }
+
+    /// Room for so many bytes or fewer, in one piece: fewer only where a piece ends.
+    #[inline(always)]
+    pub fn take(&mut self, len: usize) -> &'a mut [u8] {
+        if self.room.is_empty() {
+            self.next();
+        }
+        let room = std::mem::take(&mut self.room);
+        let (taken, rest) = room.split_at_mut(len.min(room.len()));
+        self.room = rest;
+        taken
+    }
+
+    #[cold]
+    fn next(&mut self) {
+        self.room = self.rest.next().unwrap_or_default();
+        self.behind -= self.room.len();
+    }
+
+    /// Copies bytes, of which `from` has `len` and maybe more; there is room for them.
+    #[inline(always)]
+    pub fn put(&mut self, from: &[u8], len: usize) {
+        // Most copies are short: one move for them. What is behind is written later.
+        const SHORT: usize = 32;
+        if len <= SHORT
+            && let Some(bytes) = from.first_chunk::<SHORT>()
+            && let Some(room) = self.room.first_chunk_mut::<SHORT>()
+        {
+            *room = *bytes;
+            self.take(len);
+            return;
+        }
+        let mut left = &from[..len];
+        while !left.is_empty() {
+            let room = self.take(left.len());
+            let (here, behind) = left.split_at(room.len());
+            room.copy_from_slice(here);
+            left = behind;
+        }
+    }
+}
+
 impl<T: Deref<Target = [u8]>> Pieces for T {
     #[inline(always)]
     fn len(&self) -> usize {
@@ -128,8 +177,8 @@ impl<T: Deref<Target = [u8]>> Pieces for T {
     }
 
     #[inline(always)]
-    fn at(&self, at: usize) -> &[u8] {
-        &self[at..]
+    fn whole(&self, _at: usize) -> (&[u8], usize) {
+        (self, 0)
     }
 }
 
@@ -196,9 +245,12 @@ macro_rules! read_pages {
             }
 
             #[inline(always)]
-            fn at(&self, at: usize) -> &[u8] {
-                let (page, at) = self.place(at);
-                self.pages.get(page).map_or(&[], |page| &page[at..])
+            fn whole(&self, at: usize) -> (&[u8], usize) {
+                let page = at >> self.shift;
+                match self.pages.get(page) {
+                    Some(bytes) => (bytes, page << self.shift),
+                    None => (&[], at),
+                }
             }
         }
     };
@@ -326,9 +378,9 @@ impl Pieces for Before<'_, '_> {
     }
 
     #[inline(always)]
-    fn at(&self, at: usize) -> &[u8] {
-        let (segment, at) = self.ends.place(at);
-        self.segments.get(segment).map_or(&[], |segment| &segment[at..])
+    fn whole(&self, at: usize) -> (&[u8], usize) {
+        let (segment, place) = self.ends.place(at);
+        self.segments.get(segment).map_or((&[], at), |segment| (segment, at - place))
     }
 }
 
@@ -339,9 +391,9 @@ impl Pieces for &Segments<'_> {
     }
 
     #[inline(always)]
-    fn at(&self, at: usize) -> &[u8] {
-        let (segment, at) = self.ends.place(at);
-        self.segments.get(segment).map_or(&[], |segment| &segment[at..])
+    fn whole(&self, at: usize) -> (&[u8], usize) {
+        let (segment, place) = self.ends.place(at);
+        self.segments.get(segment).map_or((&[], at), |segment| (segment, at - place))
     }
 }
 
@@ -352,7 +404,19 @@ pub struct SegmentsMut<'a> {
     ends: Ends,
 }
 
+impl<'a> Paged<&'a mut [&mut [u8]]> {
+    /// The pages.
+    pub fn into_iter(self) -> impl Iterator<Item = &'a mut [u8]> {
+        self.pages.iter_mut().map(|page| &mut **page)
+    }
+}
+
 impl<'a> SegmentsMut<'a> {
+    /// The segments.
+    pub(crate) fn into_iter(self) -> impl Iterator<Item = &'a mut [u8]> {
+        self.segments.into_iter()
+    }
+
     /// Segments in this order; `IoSliceMut`s, for example.
     pub fn new<T: AsMut<[u8]> + ?Sized + 'a>(
         segments: impl IntoIterator<Item = &'a mut T>,
@@ -371,9 +435,9 @@ impl Pieces for &mut SegmentsMut<'_> {
     }
 
     #[inline(always)]
-    fn at(&self, at: usize) -> &[u8] {
-        let (segment, at) = self.ends.place(at);
-        self.segments.get(segment).map_or(&[], |segment| &segment[at..])
+    fn whole(&self, at: usize) -> (&[u8], usize) {
+        let (segment, place) = self.ends.place(at);
+        self.segments.get(segment).map_or((&[], at), |segment| (segment, at - place))
     }
 }
 

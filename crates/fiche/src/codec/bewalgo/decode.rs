@@ -198,14 +198,14 @@ fn exact<U: Unit, const FRONT: bool>(src: &impl Pieces, dst: &mut impl PiecesMut
             }
             dst.copy_from(at.to, src, at.from, literals);
             (at.from, at.to) = (at.from + literals, at.to + literals);
+            if FRONT && at.to == room {
+                return Ok(at.to);
+            }
             let distance = triple.offset * U::BYTES;
             check(triple, distance, at.to, i == 0, start)?;
             if matched > 0 {
                 dst.repeat(at.to, distance, matched);
                 at.to += matched;
-            }
-            if FRONT && at.to == room {
-                return Ok(at.to);
             }
         }
     }

@@ -1,7 +1,9 @@
 //! Encodes streams.
 
+use std::marker::PhantomData;
+
 use super::{Effort, FARTHEST, MOST, TRIPLE, Triple, Unit};
-use crate::pages::{Pieces, PiecesMut};
+use crate::pages::{Pieces, Sink};
 use crate::wire::load_u64;
 
 /// The multiplier of Fibonacci hashing: 2^64 by the golden ratio.
@@ -27,16 +29,25 @@ pub(in crate::codec) struct Tables {
 }
 
 /// Where a stream is written.
-struct Writer<'a, U: Unit, S: Pieces, D: PiecesMut> {
-    src: &'a S,
-    dst: &'a mut D,
-    at: usize,
-    /// Where a control word is whose second triple is yet to come, and its first.
-    open: Option<(usize, Triple)>,
-    unit: std::marker::PhantomData<U>,
+struct Writer<'s, 'd, U: Unit, S: Pieces, I> {
+    src: &'s S,
+    /// The piece that literals were copied from last, and where it begins.
+    piece: (&'s [u8], usize),
+    sink: Sink<'d, I>,
+    /// Room of a control word whose second triple is yet to come, in more than one piece where it lies across a border; and its first.
+    open: [&'d mut [u8]; 2],
+    across: Vec<&'d mut [u8]>,
+    first: Option<Triple>,
+    unit: PhantomData<U>,
 }
 
-impl<U: Unit, S: Pieces, D: PiecesMut> Writer<'_, U, S, D> {
+impl<'s, 'd, U: Unit, S: Pieces, I: Iterator<Item = &'d mut [u8]>> Writer<'s, 'd, U, S, I> {
+    fn new(src: &'s S, sink: Sink<'d, I>) -> Self {
+        let piece = src.whole(0);
+        let open = Default::default();
+        Writer { src, piece, sink, open, across: Vec::new(), first: None, unit: PhantomData }
+    }
+
     /// Writes literals from a unit on, and a match; `None` where there is no room.
     #[inline(always)]
     fn put(
@@ -59,48 +70,92 @@ impl<U: Unit, S: Pieces, D: PiecesMut> Writer<'_, U, S, D> {
 
     #[inline(always)]
     fn triple(&mut self, start: usize, triple: Triple) -> Option<()> {
-        let is_second = U::TRIPLES == 2 && self.open.is_some();
-        let control = if is_second { 0 } else { U::TRIPLES * TRIPLE };
+        let control = if self.first.is_some() { 0 } else { U::TRIPLES * TRIPLE };
         let literals = triple.literals * U::BYTES;
-        if control + literals > self.dst.len() - self.at {
+        if control + literals > self.sink.left() {
             return None;
         }
-        self.dst.copy_from(self.at + control, self.src, start * U::BYTES, literals);
         if U::TRIPLES == 1 {
-            self.dst.store(self.at, triple.bytes());
-        } else if let Some((place, first)) = self.open.take() {
-            self.dst.store(place, Triple::pair(first, triple));
+            self.sink.put(&triple.bytes(), TRIPLE);
+        } else if let Some(first) = self.first.take() {
+            self.close(first, triple);
         } else {
-            self.open = Some((self.at, triple));
+            self.first = Some(triple);
+            self.reserve();
         }
-        self.at += control + literals;
+        if literals > 0 {
+            self.literals(start * U::BYTES, literals);
+        }
         Some(())
     }
 
-    /// Writes what is no whole unit; returns how long the stream is.
+    /// Leaves room for a control word.
+    #[inline(always)]
+    fn reserve(&mut self) {
+        let len = U::TRIPLES * TRIPLE;
+        self.open[0] = self.sink.take(len);
+        let mut left = len - self.open[0].len();
+        while left > 0 {
+            let room = self.sink.take(left);
+            left -= room.len();
+            self.across.push(room);
+        }
+    }
+
+    /// Writes a control word where room was left for it.
+    #[inline(always)]
+    fn close(&mut self, first: Triple, second: Triple) {
+        let word = Triple::pair(first, second);
+        match self.open[0].first_chunk_mut() {
+            Some(room) => *room = word,
+            None => {
+                let rooms =
+                    [std::mem::take(&mut self.open[0])].into_iter().chain(self.across.drain(..));
+                let bytes = rooms.flatten();
+                bytes.zip(word).for_each(|(room, byte)| *room = byte);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn literals(&mut self, from: usize, mut len: usize) {
+        let mut from = from;
+        while len > 0 {
+            let here = from.wrapping_sub(self.piece.1);
+            let Some(bytes) = self.piece.0.get(here..).filter(|bytes| !bytes.is_empty()) else {
+                self.piece = self.src.whole(from);
+                continue;
+            };
+            let n = len.min(bytes.len());
+            self.sink.put(bytes, n);
+            (from, len) = (from + n, len - n);
+        }
+    }
+
+    /// Writes what is no whole unit; returns how many bytes are left of the room.
     fn finish(mut self, units: usize) -> Option<usize> {
-        if let Some((place, first)) = self.open.take() {
-            self.dst.store(place, Triple::pair(first, Triple::default()));
+        if let Some(first) = self.first.take() {
+            self.close(first, Triple::default());
         }
         let tail = self.src.len() - units * U::BYTES;
-        if tail > self.dst.len() - self.at {
+        if tail > self.sink.left() {
             return None;
         }
-        self.dst.copy_from(self.at, self.src, units * U::BYTES, tail);
-        Some(self.at + tail)
+        self.literals(units * U::BYTES, tail);
+        Some(self.sink.left())
     }
 }
 
 /// Compresses all of `src`; returns how many bytes that took, or `None` where there is no room for them.
-pub(super) fn encode<U: Unit>(
+pub(super) fn encode<'d, U: Unit>(
     effort: Effort,
     src: &impl Pieces,
-    mut dst: impl PiecesMut,
+    dst: impl Iterator<Item = &'d mut [u8]>,
+    room: usize,
     tables: &mut Tables,
 ) -> Option<usize> {
     let units = src.len() / U::BYTES;
-    let mut writer =
-        Writer::<U, _, _> { src, dst: &mut dst, at: 0, open: None, unit: std::marker::PhantomData };
+    let mut writer = Writer::<U, _, _>::new(src, Sink::new(dst, room));
     match effort {
         Effort::Thesis(speed) => {
             let places = &mut tables.places;
@@ -118,9 +173,9 @@ pub(super) fn encode<U: Unit>(
             places.resize(1 << bits, 0);
             first_found(&mut writer, units, speed, &mut Tagged { places, bits }, true)?;
         }
-        Effort::Best(depth) => best::<U, _, _>(&mut writer, units, depth, tables)?,
+        Effort::Best(depth) => best(&mut writer, units, depth, tables)?,
     }
-    writer.finish(units)
+    Some(room - writer.finish(units)?)
 }
 
 /// The eight bytes from a unit on.
@@ -183,7 +238,8 @@ struct Cursor<'s, S: Pieces> {
 
 impl<'s, S: Pieces> Cursor<'s, S> {
     fn new(src: &'s S) -> Cursor<'s, S> {
-        Cursor { src, piece: src.at(0), start: 0 }
+        let (piece, start) = src.whole(0);
+        Cursor { src, piece, start }
     }
 
     #[inline(always)]
@@ -195,41 +251,58 @@ impl<'s, S: Pieces> Cursor<'s, S> {
         }
     }
 
-    /// How many units are the same from one on as here; fewer than a match has where it is none.
-    #[inline(always)]
-    fn matched<U: Unit>(&self, found: usize, unit: usize, units: usize) -> usize {
-        let one = self.src.at(found * U::BYTES);
-        let here = (unit * U::BYTES).wrapping_sub(self.start);
-        let other = self.piece.get(here..).unwrap_or_default();
-        let most = (units - unit) * U::BYTES;
-        let len = one.len().min(other.len()).min(most) / U::BYTES * U::BYTES;
-        let same = same_bytes(&one[..len], &other[..len]) / U::BYTES;
-        if same * U::BYTES < len || len == most {
-            return same;
-        }
-        same + common::<U>(self.src, found + same, unit + same, units)
-    }
-
-    /// How many units before are the same, of so many at most.
-    #[inline(always)]
-    fn before<U: Unit>(&self, found: usize, unit: usize, most: usize) -> usize {
-        let is_same = |i: usize| {
-            let one = U::load(self.src, (found - i) * U::BYTES);
-            let here = ((unit - i) * U::BYTES).wrapping_sub(self.start);
-            let other = self.piece.get(here..here.wrapping_add(U::BYTES));
-            match other {
-                Some(other) => U::load(&other, 0) == one,
-                None => U::load(self.src, (unit - i) * U::BYTES) == one,
-            }
-        };
-        (1..=most).take_while(|&i| is_same(i)).count()
-    }
-
     #[cold]
     fn next<U: Unit>(&mut self, unit: usize) -> u64 {
-        self.start = unit * U::BYTES;
-        self.piece = self.src.at(self.start);
+        (self.piece, self.start) = self.src.whole(unit * U::BYTES);
         eight::<U>(self.src, unit)
+    }
+
+    /// Where the same eight bytes begin: how many units are the same from there on as from this one, and how many of so many before them; fewer than a match has where there is none.
+    #[inline(always)]
+    fn matched<U: Unit>(
+        &self,
+        bits: u64,
+        found: usize,
+        unit: usize,
+        units: usize,
+        most: usize,
+    ) -> (usize, usize) {
+        let (piece, start) = self.src.whole(found * U::BYTES);
+        let (there, here) = (found * U::BYTES - start, (unit * U::BYTES).wrapping_sub(self.start));
+        let one = &piece[there..];
+        if one.first_chunk::<8>().is_some_and(|bytes| load_u64(bytes, 0) != bits) {
+            return (0, 0);
+        }
+        let other = self.piece.get(here..).unwrap_or_default();
+        let all = (units - unit) * U::BYTES;
+        let len = one.len().min(other.len()).min(all) / U::BYTES * U::BYTES;
+        let mut same = same_bytes(&one[..len], &other[..len]) / U::BYTES;
+        if same * U::BYTES == len && len < all {
+            same += common::<U>(self.src, found + same, unit + same, units);
+        }
+        if same < least::<U>() {
+            return (0, 0);
+        }
+        let mut before = 0;
+        while before < most {
+            let back = (before + 1) * U::BYTES;
+            let pair = (there.checked_sub(back), here.checked_sub(back));
+            let is_same = match pair {
+                (Some(there), Some(here)) if here < self.piece.len() => {
+                    piece.get(there..there + U::BYTES) == self.piece.get(here..here + U::BYTES)
+                }
+                _ => {
+                    let i = before + 1;
+                    U::load(self.src, (found - i) * U::BYTES)
+                        == U::load(self.src, (unit - i) * U::BYTES)
+                }
+            };
+            if !is_same {
+                break;
+            }
+            before += 1;
+        }
+        (before, same)
     }
 }
 
@@ -276,8 +349,8 @@ impl Places for Tagged<'_> {
 
 /// Takes the first match that is found at each place.
 #[inline(always)]
-fn first_found<U: Unit, S: Pieces, D: PiecesMut>(
-    writer: &mut Writer<'_, U, S, D>,
+fn first_found<'d, U: Unit, S: Pieces, I: Iterator<Item = &'d mut [u8]>>(
+    writer: &mut Writer<'_, 'd, U, S, I>,
     units: usize,
     speed: u32,
     places: &mut impl Places,
@@ -297,11 +370,13 @@ fn first_found<U: Unit, S: Pieces, D: PiecesMut>(
         // Looks for a match; ever farther apart, where there was none for long.
         let mut slow = if speed < 4 { 32 >> speed } else { 4 };
         let mut counter = slow + (speed << 6);
-        let (found, len) = loop {
-            if let Some(found) = places.swap(cursor.eight::<U>(at), at) {
-                let len = cursor.matched::<U>(found, at, units);
+        let (found, before, len) = loop {
+            let bits = cursor.eight::<U>(at);
+            if let Some(found) = places.swap(bits, at) {
+                let (before, len) =
+                    cursor.matched::<U>(bits, found, at, units, found.min(at - anchor));
                 if len >= least {
-                    break (found, len);
+                    break (found, before, len);
                 }
             }
             if slow > 0 {
@@ -314,7 +389,6 @@ fn first_found<U: Unit, S: Pieces, D: PiecesMut>(
                 break 'all;
             }
         };
-        let before = cursor.before::<U>(found, at, found.min(at - anchor));
         writer.put(anchor, at - before - anchor, before + len, at - found)?;
         at += len;
         anchor = at;
@@ -323,8 +397,9 @@ fn first_found<U: Unit, S: Pieces, D: PiecesMut>(
             if is_fast {
                 places.swap(cursor.eight::<U>(at - 1), at - 1);
             }
-            let found = places.swap(cursor.eight::<U>(at), at);
-            let len = found.map_or(0, |found| cursor.matched::<U>(found, at, units));
+            let bits = cursor.eight::<U>(at);
+            let found = places.swap(bits, at);
+            let len = found.map_or(0, |found| cursor.matched::<U>(bits, found, at, units, 0).1);
             let Some(found) = found.filter(|_| len >= least) else {
                 at += 1;
                 break;
@@ -345,8 +420,8 @@ fn first_found<U: Unit, S: Pieces, D: PiecesMut>(
 /// Behind the longest match of a unit the rest costs no more than behind a shorter one: whatever is matched from there on is matched from each later unit on, too. So
 /// no other lengths have to be tried.
 #[inline(always)]
-fn best<U: Unit, S: Pieces, D: PiecesMut>(
-    writer: &mut Writer<'_, U, S, D>,
+fn best<'d, U: Unit, S: Pieces, I: Iterator<Item = &'d mut [u8]>>(
+    writer: &mut Writer<'_, 'd, U, S, I>,
     units: usize,
     depth: u32,
     tables: &mut Tables,

@@ -200,13 +200,30 @@ pub fn compress(
     dst: Dst<'_, '_>,
     scratch: &mut Scratch,
 ) -> Option<usize> {
-    let tables = &mut scratch.bewalgo;
     match width {
-        Width::Four => {
-            for_layouts!(src, dst, |from, to| encode::encode::<Four>(effort, &from, to, tables))
+        Width::Four => compress_units::<Four>(effort, src, dst, &mut scratch.bewalgo),
+        Width::Eight => compress_units::<Eight>(effort, src, dst, &mut scratch.bewalgo),
+    }
+}
+
+fn compress_units<U: Unit>(
+    effort: Effort,
+    src: Src<'_>,
+    mut dst: Dst<'_, '_>,
+    tables: &mut Tables,
+) -> Option<usize> {
+    let room = dst.len();
+    match (src.0, dst.0) {
+        (SrcLayout::One(from), DstLayout::One(to)) => {
+            encode::encode::<U>(effort, &from, std::iter::once(to), room, tables)
         }
-        Width::Eight => {
-            for_layouts!(src, dst, |from, to| encode::encode::<Eight>(effort, &from, to, tables))
+        (SrcLayout::Pages(from), DstLayout::Pages(to)) => {
+            encode::encode::<U>(effort, &from, to.into_iter(), room, tables)
+        }
+        (from, to) => {
+            dst = Dst(to);
+            let (from, to) = (Src(from).segments(), dst.segments());
+            encode::encode::<U>(effort, &&from, to.into_iter(), room, tables)
         }
     }
 }
