@@ -6,11 +6,12 @@ use fiche::{Dst, Segments, SegmentsMut, Src};
 use proptest::prelude::*;
 
 const WIDTHS: [Width; 2] = [Width::Four, Width::Eight];
-const EFFORTS: [Effort; 6] = [
+const EFFORTS: [Effort; 7] = [
     Effort::Thesis(1),
     Effort::Thesis(5),
     Effort::Fast(1),
     Effort::Fast(40),
+    Effort::Fast(u32::MAX),
     Effort::Best(4),
     Effort::Best(256),
 ];

@@ -35,7 +35,7 @@ struct Writer<'s, 'd, U: Unit, S: Pieces, I> {
     piece: (&'s [u8], usize),
     sink: Sink<'d, I>,
     /// Room of a control word whose second triple is yet to come, in more than one piece where it lies across a border; and its first.
-    open: [&'d mut [u8]; 2],
+    open: &'d mut [u8],
     across: Vec<&'d mut [u8]>,
     first: Option<Triple>,
     unit: PhantomData<U>,
@@ -44,8 +44,8 @@ struct Writer<'s, 'd, U: Unit, S: Pieces, I> {
 impl<'s, 'd, U: Unit, S: Pieces, I: Iterator<Item = &'d mut [u8]>> Writer<'s, 'd, U, S, I> {
     fn new(src: &'s S, sink: Sink<'d, I>) -> Self {
         let piece = src.whole(0);
-        let open = Default::default();
-        Writer { src, piece, sink, open, across: Vec::new(), first: None, unit: PhantomData }
+        let across = Vec::new();
+        Writer { src, piece, sink, open: &mut [], across, first: None, unit: PhantomData }
     }
 
     /// Writes literals from a unit on, and a match; `None` where there is no room.
@@ -93,8 +93,8 @@ impl<'s, 'd, U: Unit, S: Pieces, I: Iterator<Item = &'d mut [u8]>> Writer<'s, 'd
     #[inline(always)]
     fn reserve(&mut self) {
         let len = U::TRIPLES * TRIPLE;
-        self.open[0] = self.sink.take(len);
-        let mut left = len - self.open[0].len();
+        self.open = self.sink.take(len);
+        let mut left = len - self.open.len();
         while left > 0 {
             let room = self.sink.take(left);
             left -= room.len();
@@ -106,11 +106,11 @@ impl<'s, 'd, U: Unit, S: Pieces, I: Iterator<Item = &'d mut [u8]>> Writer<'s, 'd
     #[inline(always)]
     fn close(&mut self, first: Triple, second: Triple) {
         let word = Triple::pair(first, second);
-        match self.open[0].first_chunk_mut() {
+        match self.open.first_chunk_mut() {
             Some(room) => *room = word,
             None => {
                 let rooms =
-                    [std::mem::take(&mut self.open[0])].into_iter().chain(self.across.drain(..));
+                    [std::mem::take(&mut self.open)].into_iter().chain(self.across.drain(..));
                 let bytes = rooms.flatten();
                 bytes.zip(word).for_each(|(room, byte)| *room = byte);
             }
@@ -358,7 +358,8 @@ fn first_found<'d, U: Unit, S: Pieces, I: Iterator<Item = &'d mut [u8]>>(
 ) -> Option<()> {
     let src = writer.src;
     let mut cursor = Cursor::new(src);
-    let speed = speed.max(1);
+    // More would go past all that there may be.
+    let speed = speed.clamp(1, 1 << 16);
     let least = least::<U>();
     // The last place where a match may begin is before this one.
     let end = (units + 1).saturating_sub(least);

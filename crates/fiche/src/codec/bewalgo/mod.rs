@@ -18,7 +18,7 @@
 //! | offset | 2 | from how many units before; 0 where none are copied |
 //!
 //! A control word of `bewalgo32` is one such triple. One of `bewalgo64` is two of them, of 8 bytes together: behind it are the literals of the first and then those of the second;
-//! decoded are literals and match of the first, then of the second. A second triple of zeros has nothing; no other triple is of zeros, and in the last control word only.
+//! decoded are literals and match of the first, then of the second. A second triple of zeros has nothing: the one at the end of a stream, behind which another stream may be. No first triple is of zeros.
 //! A copy may go on into what it writes: units are copied in order.
 //!
 //! Longer literals are several triples of 255 units, without matches but for the last; longer matches several of one offset.
@@ -66,6 +66,7 @@ trait Unit: Copy + Eq {
     const BYTES: usize;
     /// Triples of a control word.
     const TRIPLES: usize;
+
     fn load(pieces: &impl Pieces, at: usize) -> Self;
 
     /// A control word; what it does not have is zero.
