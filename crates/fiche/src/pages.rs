@@ -6,23 +6,24 @@
 //!
 //! Pieces that happen to lie side by side in memory are not joined: to Rust they are two objects still.
 
+mod border;
+mod room;
+
 use std::ops::Deref;
 
+pub(crate) use self::border::{At, Kernel, fetch, run};
+pub(crate) use self::room::{One, PagesRoom, Room, SLACK, SegmentsRoom, copy, copy_pieces};
 use crate::error::{Error, Result};
 
 /// Bytes in pieces. Positions count all bytes from the first on.
 pub(crate) trait Pieces {
+    /// True where everything is one piece.
+    const IS_ONE: bool = false;
+
     fn len(&self) -> usize;
 
-    /// The piece that `at` lies in, and where it begins; where `at` is the length, none that has anything behind.
-    fn whole(&self, at: usize) -> (&[u8], usize);
-
     /// The bytes from `at` to the end of its piece: at least one, where `at` is less than the length.
-    #[inline(always)]
-    fn at(&self, at: usize) -> &[u8] {
-        let (piece, start) = self.whole(at);
-        &piece[at - start..]
-    }
+    fn at(&self, at: usize) -> &[u8];
 
     /// The `N` bytes at `at`, which must be there.
     #[inline(always)]
@@ -41,6 +42,7 @@ pub(crate) trait Pieces {
         while done < N {
             let piece = self.at(at + done);
             let n = piece.len().min(N - done);
+            assert!(n > 0, "bytes to read are not there");
             bytes[done..done + n].copy_from_slice(&piece[..n]);
             done += n;
         }
@@ -48,159 +50,17 @@ pub(crate) trait Pieces {
     }
 }
 
-/// Pieces that can be written.
-pub(crate) trait PiecesMut: Pieces {
-    /// What lies before a piece.
-    type Before<'b>: Pieces
-    where
-        Self: 'b;
-
-    /// The piece of a position, where it begins, and what lies before it.
-    fn piece(&mut self, at: usize) -> (Self::Before<'_>, &mut [u8], usize);
-
-    /// The same as [`Pieces::at`].
-    fn at_mut(&mut self, at: usize) -> &mut [u8];
-
-    /// Copies bytes to a place behind that does not overlap them; both are within a piece each.
-    fn copy_in(&mut self, from: usize, to: usize, len: usize);
-
-    /// Copies bytes from elsewhere; both have so many.
-    #[inline(always)]
-    fn copy_from(&mut self, mut at: usize, src: &impl Pieces, mut from: usize, mut len: usize) {
-        // Most copies are short: one move for them. What is behind them is written later, or not part of what was asked for.
-        const SHORT: usize = 32;
-        if len <= SHORT
-            && let Some(bytes) = src.at(from).first_chunk::<SHORT>()
-            && let Some(room) = self.at_mut(at).first_chunk_mut::<SHORT>()
-        {
-            *room = *bytes;
-            return;
-        }
-        while len > 0 {
-            let (piece, room) = (src.at(from), self.at_mut(at));
-            let n = len.min(piece.len()).min(room.len());
-            room[..n].copy_from_slice(&piece[..n]);
-            (at, from, len) = (at + n, from + n, len - n);
-        }
-    }
-
-    /// Copies what begins `distance` bytes before `at`, which may go on into what is copied.
-    #[inline(always)]
-    fn repeat(&mut self, mut at: usize, distance: usize, mut len: usize) {
-        const SHORT: usize = 32;
-        let mut from = at - distance;
-        if len <= SHORT
-            && distance >= SHORT
-            && let Some(&bytes) = self.at(from).first_chunk::<SHORT>()
-            && let Some(room) = self.at_mut(at).first_chunk_mut::<SHORT>()
-        {
-            *room = bytes;
-            return;
-        }
-        while len > 0 {
-            let n = len.min(at - from).min(self.at(from).len()).min(self.at_mut(at).len());
-            self.copy_in(from, at, n);
-            // What was copied whole is there twice: the next copy may be as long as both.
-            if n < at - from {
-                from += n;
-            }
-            (at, len) = (at + n, len - n);
-        }
-    }
-}
-
-/// Room that is written from its front to its end, piece by piece.
-pub(crate) struct Sink<'a, I> {
-    /// What is left of a piece.
-    room: &'a mut [u8],
-    /// Other pieces, and how many bytes they have.
-    rest: I,
-    behind: usize,
-}
-
-impl<'a, I: Iterator<Item = &'a mut [u8]>> Sink<'a, I> {
-    pub fn new(pieces: I, len: usize) -> Sink<'a, I> {
-        Sink { room: &mut [], rest: pieces, behind: len }
-    }
-
-    /// How many bytes there is room for.
-    #[inline(always)]
-    pub fn left(&self) -> usize {
-        self.room.len() + self.behind
-    }
-
-    /// Room for so many bytes or fewer, in one piece: fewer only where a piece ends.
-    #[inline(always)]
-    pub fn take(&mut self, len: usize) -> &'a mut [u8] {
-        if self.room.is_empty() {
-            self.next();
-        }
-        let room = std::mem::take(&mut self.room);
-        let (taken, rest) = room.split_at_mut(len.min(room.len()));
-        self.room = rest;
-        taken
-    }
-
-    #[cold]
-    fn next(&mut self) {
-        self.room = self.rest.next().unwrap_or_default();
-        self.behind -= self.room.len();
-    }
-
-    /// Copies bytes, of which `from` has `len` and maybe more; there is room for them.
-    #[inline(always)]
-    pub fn put(&mut self, from: &[u8], len: usize) {
-        // Most copies are short: one move for them. What is behind is written later.
-        const SHORT: usize = 32;
-        if len <= SHORT
-            && let Some(bytes) = from.first_chunk::<SHORT>()
-            && let Some(room) = self.room.first_chunk_mut::<SHORT>()
-        {
-            *room = *bytes;
-            self.take(len);
-            return;
-        }
-        let mut left = &from[..len];
-        while !left.is_empty() {
-            let room = self.take(left.len());
-            let (here, behind) = left.split_at(room.len());
-            room.copy_from_slice(here);
-            left = behind;
-        }
-    }
-}
-
 impl<T: Deref<Target = [u8]>> Pieces for T {
+    const IS_ONE: bool = true;
+
     #[inline(always)]
     fn len(&self) -> usize {
         (**self).len()
     }
 
     #[inline(always)]
-    fn whole(&self, _at: usize) -> (&[u8], usize) {
-        (self, 0)
-    }
-}
-
-impl PiecesMut for &mut [u8] {
-    type Before<'b>
-        = &'b [u8]
-    where
-        Self: 'b;
-
-    #[inline(always)]
-    fn piece(&mut self, _at: usize) -> (&[u8], &mut [u8], usize) {
-        (&[], self, 0)
-    }
-
-    #[inline(always)]
-    fn at_mut(&mut self, at: usize) -> &mut [u8] {
-        &mut self[at..]
-    }
-
-    #[inline(always)]
-    fn copy_in(&mut self, from: usize, to: usize, len: usize) {
-        self.copy_within(from..from + len, to);
+    fn at(&self, at: usize) -> &[u8] {
+        self.get(at..).unwrap_or_default()
     }
 }
 
@@ -228,74 +88,38 @@ impl<P> Paged<P> {
         let shift = if count < 2 { usize::BITS - 1 } else { first.trailing_zeros() };
         Ok(Paged { pages, shift, len: lens.sum() })
     }
+}
 
-    #[inline(always)]
-    fn place(&self, at: usize) -> (usize, usize) {
-        (at >> self.shift, at & ((1 << self.shift) - 1))
+/// The length of pages that loops of codecs are compiled for; others are segments to them.
+const SHIFT: u32 = 12;
+
+/// Pages of 4,096 bytes.
+pub(crate) struct Small<P>(Paged<P>);
+
+impl<P> Paged<P> {
+    /// True for pages of 4,096 bytes.
+    pub fn is_small(&self) -> bool {
+        self.shift == SHIFT
+    }
+
+    /// # Panics
+    /// For other pages.
+    pub fn small(self) -> Small<P> {
+        assert!(self.is_small());
+        Small(self)
     }
 }
 
-/// Pages are read in the same way whether or not they may be written.
-macro_rules! read_pages {
-    ($pages:ty) => {
-        impl Pieces for Paged<$pages> {
-            #[inline(always)]
-            fn len(&self) -> usize {
-                self.len
-            }
-
-            #[inline(always)]
-            fn whole(&self, at: usize) -> (&[u8], usize) {
-                let page = at >> self.shift;
-                match self.pages.get(page) {
-                    Some(bytes) => (bytes, page << self.shift),
-                    None => (&[], at),
-                }
-            }
-        }
-    };
-}
-
-read_pages!(&[&[u8]]);
-read_pages!(&[&mut [u8]]);
-read_pages!(&mut [&mut [u8]]);
-
-impl<'p> PiecesMut for Paged<&mut [&'p mut [u8]]> {
-    type Before<'b>
-        = Paged<&'b [&'p mut [u8]]>
-    where
-        Self: 'b;
-
+impl Pieces for Small<&[&[u8]]> {
     #[inline(always)]
-    fn piece(&mut self, at: usize) -> (Self::Before<'_>, &mut [u8], usize) {
-        let page = (at >> self.shift).min(self.pages.len());
-        let start = page << self.shift;
-        let (before, behind) = self.pages.split_at_mut(page);
-        let before = Paged { pages: &*before, shift: self.shift, len: start };
-        (before, behind.first_mut().map_or(&mut [], |page| &mut **page), start)
+    fn len(&self) -> usize {
+        self.0.len
     }
 
     #[inline(always)]
-    fn at_mut(&mut self, at: usize) -> &mut [u8] {
-        let (page, at) = self.place(at);
-        self.pages.get_mut(page).map_or(&mut [], |page| &mut page[at..])
-    }
-
-    #[inline(always)]
-    fn copy_in(&mut self, from: usize, to: usize, len: usize) {
-        let ((from_page, from), (to_page, to)) = (self.place(from), self.place(to));
-        copy_between(self.pages, (from_page, from), (to_page, to), len);
-    }
-}
-
-/// Copies within a list of pieces, from one or from one before it.
-#[inline(always)]
-fn copy_between(pieces: &mut [&mut [u8]], from: (usize, usize), to: (usize, usize), len: usize) {
-    if from.0 == to.0 {
-        pieces[to.0].copy_within(from.1..from.1 + len, to.1);
-    } else {
-        let (before, behind) = pieces.split_at_mut(to.0);
-        behind[0][to.1..to.1 + len].copy_from_slice(&before[from.0][from.1..from.1 + len]);
+    fn at(&self, at: usize) -> &[u8] {
+        let within = at & ((1 << SHIFT) - 1);
+        self.0.pages.get(at >> SHIFT).and_then(|page| page.get(within..)).unwrap_or_default()
     }
 }
 
@@ -365,25 +189,6 @@ impl<'a> Segments<'a> {
     }
 }
 
-/// Segments that are read while others are written.
-pub(crate) struct Before<'b, 'a> {
-    segments: &'b [&'a mut [u8]],
-    ends: &'b Ends,
-}
-
-impl Pieces for Before<'_, '_> {
-    #[inline(always)]
-    fn len(&self) -> usize {
-        self.segments.len().checked_sub(1).map_or(0, |last| self.ends.ends[last])
-    }
-
-    #[inline(always)]
-    fn whole(&self, at: usize) -> (&[u8], usize) {
-        let (segment, place) = self.ends.place(at);
-        self.segments.get(segment).map_or((&[], at), |segment| (segment, at - place))
-    }
-}
-
 impl Pieces for &Segments<'_> {
     #[inline(always)]
     fn len(&self) -> usize {
@@ -391,9 +196,9 @@ impl Pieces for &Segments<'_> {
     }
 
     #[inline(always)]
-    fn whole(&self, at: usize) -> (&[u8], usize) {
-        let (segment, place) = self.ends.place(at);
-        self.segments.get(segment).map_or((&[], at), |segment| (segment, at - place))
+    fn at(&self, at: usize) -> &[u8] {
+        let (segment, within) = self.ends.place(at);
+        self.segments.get(segment).map_or(&[], |segment| &segment[within..])
     }
 }
 
@@ -404,19 +209,7 @@ pub struct SegmentsMut<'a> {
     ends: Ends,
 }
 
-impl<'a> Paged<&'a mut [&mut [u8]]> {
-    /// The pages.
-    pub fn into_iter(self) -> impl Iterator<Item = &'a mut [u8]> {
-        self.pages.iter_mut().map(|page| &mut **page)
-    }
-}
-
 impl<'a> SegmentsMut<'a> {
-    /// The segments.
-    pub(crate) fn into_iter(self) -> impl Iterator<Item = &'a mut [u8]> {
-        self.segments.into_iter()
-    }
-
     /// Segments in this order; `IoSliceMut`s, for example.
     pub fn new<T: AsMut<[u8]> + ?Sized + 'a>(
         segments: impl IntoIterator<Item = &'a mut T>,
@@ -425,44 +218,6 @@ impl<'a> SegmentsMut<'a> {
         let segments: Vec<&mut [u8]> = segments.filter(|segment| !segment.is_empty()).collect();
         let ends = Ends::new(segments.iter().map(|segment| segment.len()));
         SegmentsMut { segments, ends }
-    }
-}
-
-impl Pieces for &mut SegmentsMut<'_> {
-    #[inline(always)]
-    fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    #[inline(always)]
-    fn whole(&self, at: usize) -> (&[u8], usize) {
-        let (segment, place) = self.ends.place(at);
-        self.segments.get(segment).map_or((&[], at), |segment| (segment, at - place))
-    }
-}
-
-impl<'a> PiecesMut for &mut SegmentsMut<'a> {
-    type Before<'b>
-        = Before<'b, 'a>
-    where
-        Self: 'b;
-
-    fn piece(&mut self, at: usize) -> (Before<'_, 'a>, &mut [u8], usize) {
-        let (segment, place) = self.ends.place(at);
-        let (before, behind) = self.segments.split_at_mut(segment);
-        let before = Before { segments: before, ends: &self.ends };
-        (before, behind.first_mut().map_or(&mut [], |segment| &mut **segment), at - place)
-    }
-
-    #[inline(always)]
-    fn at_mut(&mut self, at: usize) -> &mut [u8] {
-        let (segment, at) = self.ends.place(at);
-        self.segments.get_mut(segment).map_or(&mut [], |segment| &mut segment[at..])
-    }
-
-    fn copy_in(&mut self, from: usize, to: usize, len: usize) {
-        let (from, to) = (self.ends.place(from), self.ends.place(to));
-        copy_between(&mut self.segments, from, to, len);
     }
 }
 

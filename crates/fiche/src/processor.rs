@@ -28,3 +28,16 @@ pub(crate) fn with_bit_counts<W: Work>(work: W) -> W::Done {
     }
     work.run()
 }
+
+/// Asks for the cache line of element `at`, and goes on. Any `at` will do.
+#[inline(always)]
+pub(crate) fn prefetch<T>(items: &[T], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing; an address that is not mapped is ignored.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(items.as_ptr().wrapping_add(at).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (items, at);
+}

@@ -464,3 +464,94 @@ fn pages_have_one_length() {
         assert!(Src::pages(&pages).unwrap_err().to_string().contains("a power of two"));
     }
 }
+
+/// Numbers that look random.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+        (self.0 >> 33) as usize % end
+    }
+}
+
+/// Content of several pages: runs, copies from near and far, of all lengths and at all places of a unit, and what is new.
+fn several_pages(random: &mut Random) -> Vec<u8> {
+    let mut data = Vec::new();
+    let len = random.below(30_000);
+    while data.len() < len {
+        let unit = [1, 4, 8, 8][random.below(4)];
+        let most = [3, 20, 600][random.below(3)];
+        let n = unit * (1 + random.below(most));
+        match random.below(4) {
+            0 => data.extend((0..n).map(|_| random.below(256) as u8)),
+            1 => data.extend((0..n).map(|_| random.below(2) as u8)),
+            _ if data.len() < 8 => {}
+            kind => {
+                let most = if kind == 2 { 40 } else { data.len() };
+                let distance = (1 + random.below(most.min(data.len()))).next_multiple_of(unit);
+                let from = data.len().saturating_sub(distance);
+                (0..n).for_each(|i| data.push(data[from + i]));
+            }
+        }
+    }
+    data
+}
+
+/// How many of the tests' contents are tried; fewer where each takes long.
+const CONTENTS: u64 = if cfg!(miri) { 2 } else { 40 };
+
+#[test]
+fn borders_of_large_pieces_do_not_matter() {
+    for seed in 0..CONTENTS {
+        let mut random = Random(seed);
+        let data = several_pages(&mut random);
+        let lens: Vec<usize> = (0..20).map(|i| 1 + random.below([40, 300, 5000][i % 3])).collect();
+        for width in WIDTHS {
+            for effort in [Effort::Thesis(1), Effort::Fast(1), Effort::Best(16)] {
+                check_layout(width, effort, &data, &cut(data.len(), &[4096]), &[4096]);
+                check_layout(width, effort, &data, &cut(data.len(), &lens), &lens[3..]);
+            }
+        }
+    }
+}
+
+#[test]
+fn damage_is_the_same_in_all_layouts() {
+    for seed in 0..CONTENTS {
+        let mut random = Random(seed);
+        let data = several_pages(&mut random);
+        for width in WIDTHS {
+            let good = packed(width, Effort::Fast(1), &data);
+            for _ in 0..20 {
+                let mut stream = good.clone();
+                for _ in 0..1 + random.below(3) {
+                    if let Some(byte) = (!stream.is_empty()).then(|| random.below(stream.len())) {
+                        stream[byte] = random.below(256) as u8;
+                    }
+                }
+                stream.truncate(stream.len() - random.below(9).min(stream.len()));
+                let mut one = vec![0xAA; data.len()];
+                let dst = one.as_mut_slice().into();
+                let done = decompress(width, Strictness::Strict, stream.as_slice().into(), dst);
+                let from = Cells::of(&stream, &cut(stream.len(), &[4096]));
+                let mut to = Cells::new(&cut(data.len(), &[4096]), 0xAA);
+                let in_pages = {
+                    let (from, mut to) = (from.read(), to.write());
+                    let (src, dst) = (Src::pages(&from).unwrap(), Dst::pages(&mut to).unwrap());
+                    decompress(width, Strictness::Strict, src, dst)
+                };
+                match (done, in_pages) {
+                    (Ok(len), Ok(other)) => {
+                        assert_eq!(len, other);
+                        assert!(one[..len] == to.all()[..len]);
+                    }
+                    (Err(one), Err(other)) => assert_eq!(one.to_string(), other.to_string()),
+                    (one, other) => panic!("{one:?} in one piece, {other:?} in pages"),
+                }
+                let content = naive(width, &stream, data.len());
+                assert_eq!(content, unpacked(width, &stream, data.len()));
+            }
+        }
+    }
+}

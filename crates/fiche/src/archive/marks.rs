@@ -8,8 +8,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::blocks::{Block, CHECKSUM};
+use crate::processor::prefetch;
+use crate::rlz::Coding;
 use crate::rlz::coder::Mark;
-use crate::rlz::{Coding, prefetch};
 
 /// Bytes of content for each mark.
 const STEP: u64 = 1024;

@@ -14,7 +14,8 @@
 
 use crate::error::Result;
 use crate::io::ReadAt;
-use crate::rlz::memory::{filled, prefetch};
+use crate::processor::prefetch;
+use crate::rlz::memory::filled;
 use crate::wire::load_u64;
 
 /// Length of the strings that are counted.

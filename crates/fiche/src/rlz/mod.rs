@@ -27,6 +27,5 @@ mod zstd;
 
 pub use coder::{Coder, Coding};
 pub use dictionary::Dictionary;
-pub(crate) use memory::prefetch;
 pub use sample::Sampling;
 pub use training::Training;

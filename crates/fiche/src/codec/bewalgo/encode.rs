@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use super::{Effort, FARTHEST, MOST, TRIPLE, Triple, Unit};
-use crate::pages::{Pieces, Sink};
+use crate::pages::{Pieces, Room, fetch};
 use crate::wire::load_u64;
 
 /// The multiplier of Fibonacci hashing: 2^64 by the golden ratio.
@@ -29,25 +29,16 @@ pub(in crate::codec) struct Tables {
 }
 
 /// Where a stream is written.
-struct Writer<'s, 'd, U: Unit, S: Pieces, I> {
+struct Writer<'s, U: Unit, S: Pieces, D: Room> {
     src: &'s S,
-    /// The piece that literals were copied from last, and where it begins.
-    piece: (&'s [u8], usize),
-    sink: Sink<'d, I>,
-    /// Room of a control word whose second triple is yet to come, in more than one piece where it lies across a border; and its first.
-    open: &'d mut [u8],
-    across: Vec<&'d mut [u8]>,
-    first: Option<Triple>,
+    dst: D,
+    at: usize,
+    /// Where a triple lies that is yet to be filled: the second one of a control word.
+    open: Option<usize>,
     unit: PhantomData<U>,
 }
 
-impl<'s, 'd, U: Unit, S: Pieces, I: Iterator<Item = &'d mut [u8]>> Writer<'s, 'd, U, S, I> {
-    fn new(src: &'s S, sink: Sink<'d, I>) -> Self {
-        let piece = src.whole(0);
-        let across = Vec::new();
-        Writer { src, piece, sink, open: &mut [], across, first: None, unit: PhantomData }
-    }
-
+impl<U: Unit, S: Pieces, D: Room> Writer<'_, U, S, D> {
     /// Writes literals from a unit on, and a match; `None` where there is no room.
     #[inline(always)]
     fn put(
@@ -70,92 +61,48 @@ impl<'s, 'd, U: Unit, S: Pieces, I: Iterator<Item = &'d mut [u8]>> Writer<'s, 'd
 
     #[inline(always)]
     fn triple(&mut self, start: usize, triple: Triple) -> Option<()> {
-        let control = if self.first.is_some() { 0 } else { U::TRIPLES * TRIPLE };
+        let open = self.open.take();
+        let control = if open.is_some() { 0 } else { U::TRIPLES * TRIPLE };
         let literals = triple.literals * U::BYTES;
-        if control + literals > self.sink.left() {
+        if control + literals > self.dst.len() - self.at {
             return None;
         }
-        if U::TRIPLES == 1 {
-            self.sink.put(&triple.bytes(), TRIPLE);
-        } else if let Some(first) = self.first.take() {
-            self.close(first, triple);
-        } else {
-            self.first = Some(triple);
-            self.reserve();
+        match open {
+            Some(place) => self.dst.store(place, triple.bytes()),
+            None if U::TRIPLES == 1 => self.dst.store(self.at, triple.bytes()),
+            None => {
+                self.dst.store(self.at, Triple::pair(triple, Triple::default()));
+                self.open = Some(self.at + TRIPLE);
+            }
         }
+        self.at += control;
         if literals > 0 {
-            self.literals(start * U::BYTES, literals);
+            self.dst.copy_from(self.at, self.src, start * U::BYTES, literals);
+            self.at += literals;
         }
         Some(())
     }
 
-    /// Leaves room for a control word.
-    #[inline(always)]
-    fn reserve(&mut self) {
-        let len = U::TRIPLES * TRIPLE;
-        self.open = self.sink.take(len);
-        let mut left = len - self.open.len();
-        while left > 0 {
-            let room = self.sink.take(left);
-            left -= room.len();
-            self.across.push(room);
-        }
-    }
-
-    /// Writes a control word where room was left for it.
-    #[inline(always)]
-    fn close(&mut self, first: Triple, second: Triple) {
-        let word = Triple::pair(first, second);
-        match self.open.first_chunk_mut() {
-            Some(room) => *room = word,
-            None => {
-                let rooms =
-                    [std::mem::take(&mut self.open)].into_iter().chain(self.across.drain(..));
-                let bytes = rooms.flatten();
-                bytes.zip(word).for_each(|(room, byte)| *room = byte);
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn literals(&mut self, from: usize, mut len: usize) {
-        let mut from = from;
-        while len > 0 {
-            let here = from.wrapping_sub(self.piece.1);
-            let Some(bytes) = self.piece.0.get(here..).filter(|bytes| !bytes.is_empty()) else {
-                self.piece = self.src.whole(from);
-                continue;
-            };
-            let n = len.min(bytes.len());
-            self.sink.put(bytes, n);
-            (from, len) = (from + n, len - n);
-        }
-    }
-
-    /// Writes what is no whole unit; returns how many bytes are left of the room.
+    /// Writes what is no whole unit; returns how long the stream is.
     fn finish(mut self, units: usize) -> Option<usize> {
-        if let Some(first) = self.first.take() {
-            self.close(first, Triple::default());
-        }
         let tail = self.src.len() - units * U::BYTES;
-        if tail > self.sink.left() {
+        if tail > self.dst.len() - self.at {
             return None;
         }
-        self.literals(units * U::BYTES, tail);
-        Some(self.sink.left())
+        self.dst.copy_from(self.at, self.src, units * U::BYTES, tail);
+        Some(self.at + tail)
     }
 }
 
 /// Compresses all of `src`; returns how many bytes that took, or `None` where there is no room for them.
-pub(super) fn encode<'d, U: Unit>(
+pub(super) fn encode<U: Unit>(
     effort: Effort,
     src: &impl Pieces,
-    dst: impl Iterator<Item = &'d mut [u8]>,
-    room: usize,
+    dst: impl Room,
     tables: &mut Tables,
 ) -> Option<usize> {
     let units = src.len() / U::BYTES;
-    let mut writer = Writer::<U, _, _>::new(src, Sink::new(dst, room));
+    let mut writer = Writer::<U, _, _> { src, dst, at: 0, open: None, unit: PhantomData };
     match effort {
         Effort::Thesis(speed) => {
             let places = &mut tables.places;
@@ -175,7 +122,7 @@ pub(super) fn encode<'d, U: Unit>(
         }
         Effort::Best(depth) => best(&mut writer, units, depth, tables)?,
     }
-    Some(room - writer.finish(units)?)
+    writer.finish(units)
 }
 
 /// The eight bytes from a unit on.
@@ -191,118 +138,117 @@ const fn least<U: Unit>() -> usize {
 
 /// Units that are the same at two places, the second behind the first, up to `end`.
 #[inline(always)]
-fn common<U: Unit>(src: &impl Pieces, mut first: usize, mut second: usize, end: usize) -> usize {
-    let start = second;
-    while second < end {
-        let one = src.at(first * U::BYTES);
-        let other = src.at(second * U::BYTES);
-        let len = one.len().min(other.len()).min((end - second) * U::BYTES) / U::BYTES * U::BYTES;
-        if len == 0 {
-            // A unit lies in two segments.
-            if U::load(src, first * U::BYTES) != U::load(src, second * U::BYTES) {
-                break;
-            }
-            (first, second) = (first + 1, second + 1);
-            continue;
-        }
-        let same = same_bytes(&one[..len], &other[..len]) / U::BYTES;
-        (first, second) = (first + same, second + same);
-        if same * U::BYTES < len {
+fn common<U: Unit>(src: &impl Pieces, first: usize, second: usize, end: usize) -> usize {
+    let (first, second) = (first * U::BYTES, second * U::BYTES);
+    common_bytes(src, first, second, end * U::BYTES - second) / U::BYTES
+}
+
+#[inline(always)]
+fn common_bytes(src: &impl Pieces, first: usize, second: usize, most: usize) -> usize {
+    let mut done = 0;
+    while done < most {
+        let (one, other) = (src.at(first + done), src.at(second + done));
+        let len = one.len().min(other.len()).min(most - done);
+        let same = same_bytes(one, other, len);
+        done += same;
+        if same < len {
             break;
         }
     }
-    second - start
+    done
 }
 
-/// How many bytes are the same from the front on.
+/// How many bytes of so many are the same from the front on.
 #[inline(always)]
-fn same_bytes(one: &[u8], other: &[u8]) -> usize {
-    let (ones, ones_rest) = one.as_chunks::<8>();
-    let (others, others_rest) = other.as_chunks::<8>();
-    for (i, (a, b)) in ones.iter().zip(others).enumerate() {
-        if a != b {
-            let differing = load_u64(a, 0) ^ load_u64(b, 0);
-            return 8 * i + differing.trailing_zeros() as usize / 8;
+fn same_bytes(one: &[u8], other: &[u8], len: usize) -> usize {
+    let (one, other) = (&one[..len], &other[..len]);
+    let mut done = 0;
+    while let (Some(a), Some(b)) =
+        (one[done..].first_chunk::<8>(), other[done..].first_chunk::<8>())
+    {
+        let differing = load_u64(a, 0) ^ load_u64(b, 0);
+        if differing != 0 {
+            return done + differing.trailing_zeros() as usize / 8;
         }
+        done += 8;
     }
-    let rest = ones_rest.iter().zip(others_rest).take_while(|(a, b)| a == b).count();
-    8 * ones.len() + rest
+    let rest = one[done..].iter().zip(&other[done..]);
+    done + rest.take_while(|(a, b)| a == b).count()
 }
 
-/// Reads eight bytes at a time, mostly from the same piece.
-struct Cursor<'s, S: Pieces> {
+/// Reads at places that mostly lie in one piece.
+struct Cursor<'s, U, S> {
     src: &'s S,
     piece: &'s [u8],
     start: usize,
+    unit: PhantomData<U>,
 }
 
-impl<'s, S: Pieces> Cursor<'s, S> {
-    fn new(src: &'s S) -> Cursor<'s, S> {
-        let (piece, start) = src.whole(0);
-        Cursor { src, piece, start }
+impl<'s, U: Unit, S: Pieces> Cursor<'s, U, S> {
+    fn new(src: &'s S) -> Self {
+        Cursor { src, piece: src.at(0), start: 0, unit: PhantomData }
+    }
+
+    /// The bytes from a unit on, eight or more of them in one piece, if so many are.
+    #[inline(always)]
+    fn near(&self, unit: usize) -> Option<&'s [u8]> {
+        let bytes = self.piece.get((unit * U::BYTES).wrapping_sub(self.start)..)?;
+        (bytes.len() >= 8).then_some(bytes)
     }
 
     #[inline(always)]
-    fn eight<U: Unit>(&mut self, unit: usize) -> u64 {
-        let at = (unit * U::BYTES).wrapping_sub(self.start);
-        match self.piece.get(at..).and_then(|bytes| bytes.first_chunk::<8>()) {
+    fn eight(&mut self, unit: usize) -> u64 {
+        if S::IS_ONE {
+            return eight::<U>(self.src, unit);
+        }
+        match self.near(unit) {
             Some(bytes) => load_u64(bytes, 0),
-            None => self.next::<U>(unit),
+            None => self.next(unit),
         }
     }
 
     #[cold]
-    fn next<U: Unit>(&mut self, unit: usize) -> u64 {
-        (self.piece, self.start) = self.src.whole(unit * U::BYTES);
+    #[inline(never)]
+    fn next(&mut self, unit: usize) -> u64 {
+        let at = unit * U::BYTES;
+        self.piece = self.src.at(at);
+        self.start = at;
+        fetch(self.src.at(at + self.piece.len()));
         eight::<U>(self.src, unit)
     }
 
-    /// Where the same eight bytes begin: how many units are the same from there on as from this one, and how many of so many before them; fewer than a match has where there is none.
+    /// How many units are the same from two places on, of which the second begins with these eight bytes; none where not even so many are.
     #[inline(always)]
-    fn matched<U: Unit>(
-        &self,
-        bits: u64,
-        found: usize,
-        unit: usize,
-        units: usize,
-        most: usize,
-    ) -> (usize, usize) {
-        let (piece, start) = self.src.whole(found * U::BYTES);
-        let (there, here) = (found * U::BYTES - start, (unit * U::BYTES).wrapping_sub(self.start));
-        let one = &piece[there..];
-        if one.first_chunk::<8>().is_some_and(|bytes| load_u64(bytes, 0) != bits) {
-            return (0, 0);
+    fn matched(&self, bits: u64, found: usize, unit: usize, units: usize) -> usize {
+        let there = self.src.at(found * U::BYTES);
+        let Some(first) = there.first_chunk::<8>() else {
+            return self.matched_across(found, unit, units);
+        };
+        if load_u64(first, 0) != bits {
+            return 0;
         }
-        let other = self.piece.get(here..).unwrap_or_default();
-        let all = (units - unit) * U::BYTES;
-        let len = one.len().min(other.len()).min(all) / U::BYTES * U::BYTES;
-        let mut same = same_bytes(&one[..len], &other[..len]) / U::BYTES;
-        if same * U::BYTES == len && len < all {
-            same += common::<U>(self.src, found + same, unit + same, units);
+        if S::IS_ONE {
+            return least::<U>()
+                + common::<U>(self.src, found + least::<U>(), unit + least::<U>(), units);
         }
-        if same < least::<U>() {
-            return (0, 0);
+        let most = (units - unit) * U::BYTES;
+        let Some(here) = self.near(unit) else {
+            return self.matched_across(found, unit, units);
+        };
+        let len = there.len().min(here.len()).min(most);
+        let mut same = same_bytes(there, here, len);
+        if same == len && len < most {
+            let (first, second) = (found * U::BYTES + len, unit * U::BYTES + len);
+            same += common_bytes(self.src, first, second, most - len);
         }
-        let mut before = 0;
-        while before < most {
-            let back = (before + 1) * U::BYTES;
-            let pair = (there.checked_sub(back), here.checked_sub(back));
-            let is_same = match pair {
-                (Some(there), Some(here)) if here < self.piece.len() => {
-                    piece.get(there..there + U::BYTES) == self.piece.get(here..here + U::BYTES)
-                }
-                _ => {
-                    let i = before + 1;
-                    U::load(self.src, (found - i) * U::BYTES)
-                        == U::load(self.src, (unit - i) * U::BYTES)
-                }
-            };
-            if !is_same {
-                break;
-            }
-            before += 1;
-        }
-        (before, same)
+        same / U::BYTES
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn matched_across(&self, found: usize, unit: usize, units: usize) -> usize {
+        let same = common::<U>(self.src, found, unit, units);
+        if same < least::<U>() { 0 } else { same }
     }
 }
 
@@ -349,15 +295,15 @@ impl Places for Tagged<'_> {
 
 /// Takes the first match that is found at each place.
 #[inline(always)]
-fn first_found<'d, U: Unit, S: Pieces, I: Iterator<Item = &'d mut [u8]>>(
-    writer: &mut Writer<'_, 'd, U, S, I>,
+fn first_found<U: Unit, S: Pieces, D: Room>(
+    writer: &mut Writer<'_, U, S, D>,
     units: usize,
     speed: u32,
     places: &mut impl Places,
     is_fast: bool,
 ) -> Option<()> {
     let src = writer.src;
-    let mut cursor = Cursor::new(src);
+    let mut cursor = Cursor::<U, _>::new(src);
     // More would go past all that there may be.
     let speed = speed.clamp(1, 1 << 16);
     let least = least::<U>();
@@ -365,19 +311,18 @@ fn first_found<'d, U: Unit, S: Pieces, I: Iterator<Item = &'d mut [u8]>>(
     let end = (units + 1).saturating_sub(least);
     let (mut anchor, mut at) = (0, 1);
     if is_fast && end > 0 {
-        places.swap(cursor.eight::<U>(0), 0);
+        places.swap(cursor.eight(0), 0);
     }
     'all: while at < end {
         // Looks for a match; ever farther apart, where there was none for long.
         let mut slow = if speed < 4 { 32 >> speed } else { 4 };
         let mut counter = slow + (speed << 6);
-        let (found, before, len) = loop {
-            let bits = cursor.eight::<U>(at);
+        let (found, len) = loop {
+            let bits = cursor.eight(at);
             if let Some(found) = places.swap(bits, at) {
-                let (before, len) =
-                    cursor.matched::<U>(bits, found, at, units, found.min(at - anchor));
-                if len >= least {
-                    break (found, before, len);
+                let len = cursor.matched(bits, found, at, units);
+                if len > 0 {
+                    break (found, len);
                 }
             }
             if slow > 0 {
@@ -390,18 +335,27 @@ fn first_found<'d, U: Unit, S: Pieces, I: Iterator<Item = &'d mut [u8]>>(
                 break 'all;
             }
         };
-        writer.put(anchor, at - before - anchor, before + len, at - found)?;
+        let distance = at - found;
+        let mut start = at;
+        while start > anchor
+            && start > distance
+            && U::load(src, (start - 1) * U::BYTES)
+                == U::load(src, (start - 1 - distance) * U::BYTES)
+        {
+            start -= 1;
+        }
         at += len;
+        writer.put(anchor, start - anchor, at - start, distance)?;
         anchor = at;
         // What follows a match often is one.
         while at < end {
             if is_fast {
-                places.swap(cursor.eight::<U>(at - 1), at - 1);
+                places.swap(eight::<U>(src, at - 1), at - 1);
             }
-            let bits = cursor.eight::<U>(at);
+            let bits = cursor.eight(at);
             let found = places.swap(bits, at);
-            let len = found.map_or(0, |found| cursor.matched::<U>(bits, found, at, units, 0).1);
-            let Some(found) = found.filter(|_| len >= least) else {
+            let len = found.map_or(0, |found| cursor.matched(bits, found, at, units));
+            let Some(found) = found.filter(|_| len > 0) else {
                 at += 1;
                 break;
             };
@@ -421,8 +375,8 @@ fn first_found<'d, U: Unit, S: Pieces, I: Iterator<Item = &'d mut [u8]>>(
 /// Behind the longest match of a unit the rest costs no more than behind a shorter one: whatever is matched from there on is matched from each later unit on, too. So
 /// no other lengths have to be tried.
 #[inline(always)]
-fn best<'d, U: Unit, S: Pieces, I: Iterator<Item = &'d mut [u8]>>(
-    writer: &mut Writer<'_, 'd, U, S, I>,
+fn best<U: Unit, S: Pieces, D: Room>(
+    writer: &mut Writer<'_, U, S, D>,
     units: usize,
     depth: u32,
     tables: &mut Tables,

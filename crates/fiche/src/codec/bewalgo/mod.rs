@@ -26,12 +26,13 @@
 
 mod decode;
 mod encode;
+mod kernel;
 
 pub use self::decode::Strictness;
 pub(super) use self::encode::Tables;
 use crate::codec::Scratch;
 use crate::error::Result;
-use crate::pages::{Dst, DstLayout, Pieces, Src, SrcLayout};
+use crate::pages::{Dst, DstLayout, One, PagesRoom, Pieces, SegmentsRoom, Src, SrcLayout};
 use crate::wire::{load_low, load_u32, load_u64, low_bytes};
 
 /// Units of a literal or a match in one triple.
@@ -180,12 +181,18 @@ pub fn bound(width: Width, len: usize) -> usize {
 macro_rules! for_layouts {
     ($src:expr, $dst:expr, |$from:ident, $to:ident| $act:expr) => {
         match ($src.0, $dst.0) {
-            (SrcLayout::One($from), DstLayout::One($to)) => $act,
-            (SrcLayout::Pages($from), DstLayout::Pages($to)) => $act,
+            (SrcLayout::One($from), DstLayout::One(to)) => {
+                let $to = One::from(to);
+                $act
+            }
+            (SrcLayout::Pages(from), DstLayout::Pages(to)) if from.is_small() && to.is_small() => {
+                let ($from, $to) = (from.small(), PagesRoom::from(to.small()));
+                $act
+            }
             (from, to) => {
                 let (from, mut to) = (Src(from).segments(), Dst(to));
                 let mut to = to.segments();
-                let ($from, $to) = (&from, &mut to);
+                let ($from, $to) = (&from, SegmentsRoom::from(&mut to));
                 $act
             }
         }
@@ -201,30 +208,13 @@ pub fn compress(
     dst: Dst<'_, '_>,
     scratch: &mut Scratch,
 ) -> Option<usize> {
+    let tables = &mut scratch.bewalgo;
     match width {
-        Width::Four => compress_units::<Four>(effort, src, dst, &mut scratch.bewalgo),
-        Width::Eight => compress_units::<Eight>(effort, src, dst, &mut scratch.bewalgo),
-    }
-}
-
-fn compress_units<U: Unit>(
-    effort: Effort,
-    src: Src<'_>,
-    mut dst: Dst<'_, '_>,
-    tables: &mut Tables,
-) -> Option<usize> {
-    let room = dst.len();
-    match (src.0, dst.0) {
-        (SrcLayout::One(from), DstLayout::One(to)) => {
-            encode::encode::<U>(effort, &from, std::iter::once(to), room, tables)
+        Width::Four => {
+            for_layouts!(src, dst, |from, to| encode::encode::<Four>(effort, &from, to, tables))
         }
-        (SrcLayout::Pages(from), DstLayout::Pages(to)) => {
-            encode::encode::<U>(effort, &from, to.into_iter(), room, tables)
-        }
-        (from, to) => {
-            dst = Dst(to);
-            let (from, to) = (Src(from).segments(), dst.segments());
-            encode::encode::<U>(effort, &&from, to.into_iter(), room, tables)
+        Width::Eight => {
+            for_layouts!(src, dst, |from, to| encode::encode::<Eight>(effort, &from, to, tables))
         }
     }
 }

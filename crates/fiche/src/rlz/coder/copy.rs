@@ -1,8 +1,8 @@
 //! Copies factors out of a dictionary: what the codings that have factors end with.
 
+use crate::processor::prefetch;
 use crate::rlz::Dictionary;
 use crate::rlz::dictionary::PADDING;
-use crate::rlz::memory::prefetch;
 
 /// Most factors are shorter than this: they are copied as if they were this long, which takes
 /// two instructions, and what is too much is overwritten by the next one.

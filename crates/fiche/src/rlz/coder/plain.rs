@@ -14,10 +14,10 @@
 //! (its length less 1), and 8 at least; offset `i` is at bit `i * bits`, bit 0 the lowest bit of
 //! the first byte. Bits behind the last one are zero.
 
+use crate::processor::prefetch;
 use crate::rlz::Dictionary;
 use crate::rlz::coder::{Begin, Coding, Scratch, copy, lens};
 use crate::rlz::matcher::Factor;
-use crate::rlz::memory::prefetch;
 use crate::wire::{Put, Take, load_u32, load_u64};
 
 /// Bits of an offset into a dictionary of this length.

@@ -28,11 +28,11 @@
 //! | stream | literals | the bytes of the runs, one after the other |
 
 use crate::codec::Codec;
+use crate::processor::prefetch;
 use crate::rlz::Dictionary;
 use crate::rlz::coder::lens::Found;
 use crate::rlz::coder::{Primes, Scratch, Shared, copy, lens};
 use crate::rlz::matcher::Factor;
-use crate::rlz::memory::prefetch;
 use crate::wire::{Put, Take, load_u32};
 
 /// The largest least length of a factor.

@@ -7,10 +7,10 @@ use super::encode::{FOUR_STREAMS, LITERALS_RAW};
 use super::kernel::{self, MARK, Places, STRIDE, Stream};
 use super::{FIRST_DISTANCES, REPEATS, Sequence, fast};
 use crate::model::{Bits, LONG, LONGEST, MARGIN, Padded, Words};
+use crate::processor::prefetch;
 use crate::rlz::Dictionary;
 use crate::rlz::coder::Scratch;
 use crate::rlz::dictionary::PADDING;
-use crate::rlz::memory::prefetch;
 use crate::wire::Take;
 
 const _: () = assert!(STRIDE <= PADDING);

@@ -18,9 +18,9 @@ use super::decode::Copy;
 use super::kernel;
 use super::tokens::{Counts, Entry, Kind, NEAR_BITS, Speller, Sums, TOKENS, Tokens};
 use super::{Parse, Sequence};
+use crate::processor::prefetch;
 use crate::rlz::Dictionary;
 use crate::rlz::coder::Scratch;
-use crate::rlz::memory::prefetch;
 use crate::wire::{Put, Take, load_u32};
 
 /// Tokens that are read before the first of them is copied.

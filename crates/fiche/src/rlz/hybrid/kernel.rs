@@ -11,7 +11,7 @@ use super::fast::{FIRST_DISTANCE, Fields, Progress};
 use super::tokens::{Entry, NEAR_BITS, TOKENS};
 use super::{REPEATS, Sequence};
 use crate::model::{LONG, LONGEST, MARGIN, Padded};
-use crate::rlz::memory::prefetch;
+use crate::processor::prefetch;
 
 /// Where the streams of sequences are, in bits from the front of the padded bytes.
 #[derive(Clone, Copy)]
