@@ -9,6 +9,7 @@ use std::time::Instant;
 use fiche::codec::bewalgo::{self, Effort, Strictness, Width};
 use fiche::codec::{Codec, Scratch};
 use fiche::{Dst, Src};
+use lz4::block::CompressionMode;
 
 use crate::engine::Result;
 use crate::events::{median, speed};
@@ -46,6 +47,8 @@ enum How {
     Memcpy,
     /// 32 bytes at a time, and some more at the end: the thesis's bound.
     Wild,
+    /// The C library, of one buffer, to and from which pages are copied; faster by so much.
+    Library(i32),
     Codec(Codec, i32),
     Bewalgo(Width, Effort),
 }
@@ -56,8 +59,11 @@ impl How {
         match self {
             How::Memcpy => "memcpy".into(),
             How::Wild => "wild copy".into(),
-            How::Codec(Codec::Lz4, 1) => "lz4 1.10.0".into(),
-            How::Codec(Codec::Lz4, level) => format!("lz4hc 1.10.0 -{level}"),
+            How::Library(1) => "lz4 1.10.0".into(),
+            How::Library(speed) => format!("lz4 1.10.0 --fast={speed}"),
+            How::Codec(Codec::Lz4, level) if level > 2 => format!("lz4hc 1.10.0 -{level}"),
+            How::Codec(Codec::Lz4, level) if level < 1 => format!("fiche lz4 --fast={}", -level),
+            How::Codec(Codec::Lz4, level) => format!("fiche lz4 -{level}"),
             How::Codec(codec, level) => format!("{codec} -{level}"),
             How::Bewalgo(width, Effort::Thesis(n)) => {
                 format!("{} thesis --fast={n}", bewalgo(width))
@@ -152,6 +158,20 @@ impl Chunk {
     }
 }
 
+/// All bytes of pages, in one buffer.
+fn gather(pages: &[&[u8]], all: &mut Vec<u8>) {
+    all.clear();
+    pages.iter().for_each(|page| all.extend_from_slice(page));
+}
+
+fn scatter(mut bytes: &[u8], pages: &mut [&mut [u8]]) {
+    for page in pages {
+        let (here, behind) = bytes.split_at(page.len().min(bytes.len()));
+        page[..here.len()].copy_from_slice(here);
+        bytes = behind;
+    }
+}
+
 /// Seconds of compressing all chunks and of decoding them, and how many bytes they took.
 fn once(
     how: How,
@@ -159,7 +179,8 @@ fn once(
     chunks: &mut [Chunk],
     scratch: &mut Scratch,
     is_checked: bool,
-) -> Result<(f64, f64, usize)> {
+) -> Result<(f64, f64, usize, u64)> {
+    let (buffers, copied) = (&mut (Vec::new(), Vec::new()), &mut 0u64);
     let start = Instant::now();
     for chunk in &mut *chunks {
         chunk.len = match (how, layout) {
@@ -172,6 +193,20 @@ fn once(
                 let (from, _) = chunk.bytes.as_chunks::<32>();
                 to.iter_mut().zip(from).for_each(|(to, from)| *to = black_box(*from));
                 chunk.bytes.len()
+            }
+            (How::Library(speed), Layout::One) => {
+                let mode = Some(CompressionMode::FAST(speed));
+                lz4::block::compress_to_buffer(&chunk.bytes, mode, false, &mut chunk.stored)?
+            }
+            (How::Library(speed), Layout::Pages) => {
+                let mode = Some(CompressionMode::FAST(speed));
+                let (from, to) = &mut *buffers;
+                gather(&chunk.apart.pages(chunk.bytes.len()), from);
+                to.resize(chunk.stored.len(), 0);
+                let len = lz4::block::compress_to_buffer(from, mode, false, to)?;
+                scatter(&to[..len], &mut chunk.stored_apart.pages_mut(len));
+                *copied += (from.len() + len) as u64;
+                len
             }
             (_, Layout::One) => how.compress(
                 chunk.bytes.as_slice().into(),
@@ -188,14 +223,31 @@ fn once(
     let compressed = start.elapsed().as_secs_f64();
     let stored = chunks.iter().map(|chunk| chunk.len).sum();
     if matches!(how, How::Memcpy | How::Wild) {
-        return Ok((compressed, compressed, stored));
+        return Ok((compressed, compressed, stored, 0));
     }
     let mut out = vec![0xAA; CHUNK];
     let mut out_apart = Apart::new(CHUNK);
     let start = Instant::now();
     for chunk in &*chunks {
         let len = chunk.bytes.len();
-        if layout == Layout::One {
+        if let How::Library(_) = how {
+            let most = Some(i32::try_from(len)?);
+            let done = if layout == Layout::One {
+                let from = &chunk.stored[..chunk.len];
+                lz4::block::decompress_to_buffer(from, most, &mut out[..len])?
+            } else {
+                let (from, to) = &mut *buffers;
+                gather(&chunk.stored_apart.pages(chunk.len), from);
+                to.resize(len, 0);
+                let done = lz4::block::decompress_to_buffer(from, most, to)?;
+                scatter(to, &mut out_apart.pages_mut(len));
+                *copied += (from.len() + len) as u64;
+                done
+            };
+            if done != len {
+                return Err("less came back".into());
+            }
+        } else if layout == Layout::One {
             let dst = Dst::from(&mut out[..len]);
             how.decompress(chunk.stored[..chunk.len].into(), dst, scratch)?;
         } else {
@@ -213,7 +265,7 @@ fn once(
             }
         }
     }
-    Ok((compressed, start.elapsed().as_secs_f64(), stored))
+    Ok((compressed, start.elapsed().as_secs_f64(), stored, *copied))
 }
 
 struct Row {
@@ -230,7 +282,13 @@ struct Row {
 fn ways() -> Vec<(How, Layout)> {
     let mut ways = vec![(How::Memcpy, Layout::One), (How::Wild, Layout::One)];
     let both = |how| [(how, Layout::One), (how, Layout::Pages)];
+    ways.extend(both(How::Library(1)));
     ways.extend(both(How::Codec(Codec::Lz4, 1)));
+    ways.extend(both(How::Codec(Codec::Lz4, 2)));
+    for n in [2, 4, 8, 16, 32, 64] {
+        ways.push((How::Library(n), Layout::One));
+        ways.push((How::Codec(Codec::Lz4, -n), Layout::One));
+    }
     ways.push((How::Codec(Codec::Lz4, 9), Layout::One));
     ways.push((How::Codec(Codec::Zstd, -1), Layout::One));
     ways.push((How::Codec(Codec::Zstd, 1), Layout::One));
@@ -277,7 +335,8 @@ pub fn run(args: &Args) -> Result<()> {
                 let mut scratch = Scratch::default();
                 if round == 0 {
                     // The first time is one with cold tables, and is checked.
-                    let (_, _, stored) = once(how, layout, &mut chunks, &mut scratch, true)?;
+                    let (_, _, stored, copied) =
+                        once(how, layout, &mut chunks, &mut scratch, true)?;
                     rows.push(Row {
                         data: data.clone(),
                         name: how.name(),
@@ -286,10 +345,10 @@ pub fn run(args: &Args) -> Result<()> {
                         stored,
                         compress: Vec::new(),
                         decompress: Vec::new(),
-                        copied: scratch.copied(),
+                        copied: copied + scratch.copied(),
                     });
                 }
-                let (compress, decompress, _) =
+                let (compress, decompress, ..) =
                     once(how, layout, &mut chunks, &mut scratch, false)?;
                 rows[first + i].compress.push(compress);
                 rows[first + i].decompress.push(decompress);

@@ -50,6 +50,11 @@ pub(crate) trait Pieces {
     }
 }
 
+#[cold]
+fn nothing() -> &'static [u8] {
+    &[]
+}
+
 impl<T: Deref<Target = [u8]>> Pieces for T {
     const IS_ONE: bool = true;
 
@@ -60,7 +65,16 @@ impl<T: Deref<Target = [u8]>> Pieces for T {
 
     #[inline(always)]
     fn at(&self, at: usize) -> &[u8] {
-        self.get(at..).unwrap_or_default()
+        // What is read next should not wait for whether it is there.
+        match self.get(at..) {
+            Some(bytes) => bytes,
+            None => nothing(),
+        }
+    }
+
+    #[inline(always)]
+    fn load<const N: usize>(&self, at: usize) -> [u8; N] {
+        *self[at..].first_chunk().expect("bytes that are there")
     }
 }
 
@@ -119,7 +133,10 @@ impl Pieces for Small<&[&[u8]]> {
     #[inline(always)]
     fn at(&self, at: usize) -> &[u8] {
         let within = at & ((1 << SHIFT) - 1);
-        self.0.pages.get(at >> SHIFT).and_then(|page| page.get(within..)).unwrap_or_default()
+        match self.0.pages.get(at >> SHIFT).and_then(|page| page.get(within..)) {
+            Some(bytes) => bytes,
+            None => nothing(),
+        }
     }
 }
 

@@ -21,22 +21,44 @@
 //! Zstandard frames state their content's size or their window is no larger than the
 //! content; they use no dictionary and no checksum, and nothing follows them.
 
+/// Calls a function with what fits how bytes lie: one loop for slices, one for pages, and one for all else.
+macro_rules! for_layouts {
+    ($src:expr, $dst:expr, |$from:ident, $to:ident| $act:expr) => {
+        match ($src.0, $dst.0) {
+            (SrcLayout::One($from), DstLayout::One(to)) => {
+                let $to = One::from(to);
+                $act
+            }
+            (SrcLayout::Pages(from), DstLayout::Pages(to)) if from.is_small() && to.is_small() => {
+                let ($from, $to) = (from.small(), PagesRoom::from(to.small()));
+                $act
+            }
+            (from, to) => {
+                let (from, mut to) = (Src(from).segments(), Dst(to));
+                let mut to = to.segments();
+                let ($from, $to) = (&from, SegmentsRoom::from(&mut to));
+                $act
+            }
+        }
+    };
+}
+
 pub mod bewalgo;
 #[cfg(feature = "bzip2")]
 mod bzip2;
 pub mod deflate;
 mod frame;
-#[cfg(feature = "lz4")]
-mod lz4;
+pub mod lz4;
 #[cfg(feature = "lzma")]
 mod lzma;
+mod matches;
 mod zstd;
 
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use self::bewalgo::{Effort, Strictness, Width};
+use self::bewalgo::{Strictness, Width};
 use crate::error::{Error, Place, Result};
 use crate::pages::{Dst, Src};
 
@@ -65,7 +87,7 @@ pub(crate) use zstd::{pack_section, unpack_section};
 pub enum Codec {
     /// No compression.
     Copy = 0,
-    /// LZ4: the fastest to read. Levels 1 to 2 are fast ones, 3 to 12 high compression.
+    /// LZ4: the fastest to read. Levels -64 to 12: up to 2 fast, below 0 ever faster, from 3 on high compression.
     Lz4 = 1,
     /// Deflate, as in zlib and gzip, by libdeflate. Levels 1 to 12.
     Deflate = 2,
@@ -129,7 +151,8 @@ impl Codec {
     pub fn levels(self) -> RangeInclusive<i32> {
         match self {
             Codec::Copy => 0..=0,
-            Codec::Lz4 | Codec::Deflate => 1..=12,
+            Codec::Lz4 => lz4::LEVELS,
+            Codec::Deflate => 1..=12,
             Codec::Zstd => -7..=22,
             Codec::Lzma => 0..=9,
             Codec::Bzip2 => 1..=9,
@@ -161,8 +184,7 @@ impl Codec {
     #[must_use]
     pub fn is_compiled_in(self) -> bool {
         match self {
-            Codec::Copy | Codec::Zstd | Codec::BeWalgo32 | Codec::BeWalgo64 => true,
-            Codec::Lz4 => cfg!(feature = "lz4"),
+            Codec::Copy | Codec::Lz4 | Codec::Zstd | Codec::BeWalgo32 | Codec::BeWalgo64 => true,
             Codec::Deflate => cfg!(feature = "zlib"),
             Codec::Lzma => cfg!(feature = "lzma"),
             Codec::Bzip2 => cfg!(feature = "bzip2"),
@@ -185,7 +207,10 @@ impl Codec {
     ) -> Result<Option<usize>> {
         self.check_level(level)?;
         if let Some(width) = self.width() {
-            return Ok(bewalgo::compress(width, Effort::of(level), src, dst, scratch));
+            return Ok(bewalgo::compress(width, bewalgo::Effort::of(level), src, dst, scratch));
+        }
+        if self == Codec::Lz4 && lz4::FAST.contains(&level) {
+            return Ok(lz4::compress(level, src, dst, scratch));
         }
         scratch.in_one_piece(src, dst, |src, dst, scratch| {
             self.compress_slice(level, src, dst, scratch)
@@ -205,7 +230,7 @@ impl Codec {
                 src.len()
             })),
             #[cfg(feature = "lz4")]
-            Codec::Lz4 => lz4::compress(level, src, dst, &mut scratch.bytes),
+            Codec::Lz4 => lz4::library::compress(level, src, dst, &mut scratch.bytes),
             #[cfg(feature = "zlib")]
             Codec::Deflate => deflate::compress(level, src, dst, &mut scratch.deflate),
             Codec::Zstd => zstd::compress(level, src, dst, &mut scratch.zstd),
@@ -243,6 +268,9 @@ impl Codec {
         if let Some(width) = self.width() {
             return Ok(bewalgo::decompress(width, Strictness::Strict, src, dst).ok());
         }
+        if self == Codec::Lz4 {
+            return Ok(lz4::decompress(src, dst).ok());
+        }
         scratch.in_one_piece(src, dst, |src, dst, scratch| self.decompress_slice(src, dst, scratch))
     }
 
@@ -257,8 +285,6 @@ impl Codec {
                 room.copy_from_slice(src);
                 src.len()
             }),
-            #[cfg(feature = "lz4")]
-            Codec::Lz4 => lz4::decompress(src, dst),
             #[cfg(feature = "zlib")]
             Codec::Deflate => deflate::decompress(src, dst, &mut scratch.deflate),
             Codec::Zstd => zstd::decompress(src, dst, &mut scratch.zstd),
@@ -279,8 +305,8 @@ impl Codec {
             Codec::Deflate => end < len / 10 * 7,
             Codec::Lzma => end < len / 10 * 9,
             Codec::Zstd => end <= len.saturating_sub(1) / zstd::STEP * zstd::STEP,
-            Codec::BeWalgo32 | Codec::BeWalgo64 => end < len,
-            Codec::Lz4 | Codec::Bzip2 => false,
+            Codec::Lz4 | Codec::BeWalgo32 | Codec::BeWalgo64 => end < len,
+            Codec::Bzip2 => false,
         }
     }
 
@@ -289,7 +315,7 @@ impl Codec {
     ///
     /// # Errors
     /// Those of [`decompress`](Codec::decompress).
-    pub(crate) fn decompress_front(
+    pub fn decompress_front(
         self,
         src: Src<'_>,
         len: usize,
@@ -302,6 +328,7 @@ impl Codec {
         let want = dst.len();
         let done = match self.width() {
             Some(width) => bewalgo::decompress_front(width, src, dst).ok(),
+            None if self == Codec::Lz4 => lz4::decompress_front(src, dst).ok(),
             None => scratch.in_one_piece(src, dst, |src, dst, scratch| {
                 let done = self.decompress_front_slice(src, len, dst, scratch);
                 Ok(done.map(|()| dst.len()))
@@ -345,11 +372,10 @@ impl Codec {
     #[allow(dead_code)]
     fn not_compiled_in(self) -> Error {
         let what = match self {
-            Codec::Lz4 => "lz4, which this build leaves out, as codec",
             Codec::Deflate => "zlib, which this build leaves out, as codec",
             Codec::Lzma => "lzma, which this build leaves out, as codec",
             Codec::Bzip2 => "bzip2, which this build leaves out, as codec",
-            Codec::Copy | Codec::Zstd | Codec::BeWalgo32 | Codec::BeWalgo64 => "codec",
+            _ => "codec",
         };
         Error::Unsupported { what, found: self as u64 }
     }
@@ -376,6 +402,9 @@ impl FromStr for Codec {
 pub struct Scratch {
     zstd: zstd::State,
     bewalgo: bewalgo::Tables,
+    lz4: lz4::Tables,
+    #[cfg(feature = "lz4")]
+    bytes: Vec<u8>,
     /// For what does not lie in one piece, where a codec wants that: what it reads, and what it writes.
     pieces: (Vec<u8>, Vec<u8>),
     copied: u64,
@@ -383,12 +412,10 @@ pub struct Scratch {
     room: Vec<u8>,
     #[cfg(feature = "zlib")]
     deflate: deflate::State,
-    #[cfg(feature = "lz4")]
-    bytes: Vec<u8>,
 }
 
 impl Scratch {
-    /// Bytes that were copied since it was made because they lie in several pieces, and a codec wants them in one. BeWalgo does not.
+    /// Bytes that were copied since it was made because they lie in several pieces, and a codec wants them in one. BeWalgo and the fast levels of LZ4 do not.
     #[must_use]
     pub fn copied(&self) -> u64 {
         self.copied

@@ -16,6 +16,9 @@ pub(crate) const SLACK: usize = 32;
 /// # Safety
 /// As long as the value lives nothing else refers to what [`find`](Room::find) tells, which are as many bytes as it says, initialized, and others for any other position.
 pub(crate) unsafe trait Room {
+    /// True where everything is one piece.
+    const IS_ONE: bool = false;
+
     fn len(&self) -> usize;
 
     /// Where the byte at a position lies, and how many there are from there to the end of its piece: one at least.
@@ -38,6 +41,19 @@ pub(crate) unsafe trait Room {
             unsafe { to.cast::<[u8; N]>().write(bytes) };
         } else {
             self.copy_long(at, &&bytes[..], 0, N);
+        }
+    }
+
+    /// Room from a position to the end of its piece; none at the end of all.
+    #[inline(always)]
+    fn rest(&mut self, at: usize) -> &mut [u8] {
+        if at >= self.len() {
+            return &mut [];
+        }
+        // SAFETY: there is a byte at `at`; and so many bytes are there, which nothing else refers to.
+        unsafe {
+            let (to, left) = self.find(at);
+            std::slice::from_raw_parts_mut(to, left)
         }
     }
 
@@ -159,6 +175,8 @@ impl<'a> From<&'a mut [u8]> for One<'a> {
 
 // SAFETY: what is told are the bytes of a slice that is lent for as long as the value lives.
 unsafe impl Room for One<'_> {
+    const IS_ONE: bool = true;
+
     #[inline(always)]
     fn len(&self) -> usize {
         self.len

@@ -3,11 +3,9 @@
 use std::marker::PhantomData;
 
 use super::{Effort, FARTHEST, MOST, TRIPLE, Triple, Unit};
-use crate::pages::{Pieces, Room, fetch};
-use crate::wire::load_u64;
+use crate::codec::matches::{Cursor, FIBONACCI, common, eight};
+use crate::pages::{Pieces, Room};
 
-/// The multiplier of Fibonacci hashing: 2^64 by the golden ratio.
-const FIBONACCI: u64 = 0x9E37_79B1_85EB_CA87;
 /// Bits of places that the thesis has.
 const THESIS: u32 = 12;
 /// Of fast searches at most.
@@ -125,131 +123,9 @@ pub(super) fn encode<U: Unit>(
     writer.finish(units)
 }
 
-/// The eight bytes from a unit on.
-#[inline(always)]
-fn eight<U: Unit>(src: &impl Pieces, unit: usize) -> u64 {
-    load_u64(&src.load::<8>(unit * U::BYTES), 0)
-}
-
 /// Units of a match at least: those of eight bytes.
 const fn least<U: Unit>() -> usize {
     8 / U::BYTES
-}
-
-/// Units that are the same at two places, the second behind the first, up to `end`.
-#[inline(always)]
-fn common<U: Unit>(src: &impl Pieces, first: usize, second: usize, end: usize) -> usize {
-    let (first, second) = (first * U::BYTES, second * U::BYTES);
-    common_bytes(src, first, second, end * U::BYTES - second) / U::BYTES
-}
-
-#[inline(always)]
-fn common_bytes(src: &impl Pieces, first: usize, second: usize, most: usize) -> usize {
-    let mut done = 0;
-    while done < most {
-        let (one, other) = (src.at(first + done), src.at(second + done));
-        let len = one.len().min(other.len()).min(most - done);
-        let same = same_bytes(one, other, len);
-        done += same;
-        if same < len {
-            break;
-        }
-    }
-    done
-}
-
-/// How many bytes of so many are the same from the front on.
-#[inline(always)]
-fn same_bytes(one: &[u8], other: &[u8], len: usize) -> usize {
-    let (one, other) = (&one[..len], &other[..len]);
-    let mut done = 0;
-    while let (Some(a), Some(b)) =
-        (one[done..].first_chunk::<8>(), other[done..].first_chunk::<8>())
-    {
-        let differing = load_u64(a, 0) ^ load_u64(b, 0);
-        if differing != 0 {
-            return done + differing.trailing_zeros() as usize / 8;
-        }
-        done += 8;
-    }
-    let rest = one[done..].iter().zip(&other[done..]);
-    done + rest.take_while(|(a, b)| a == b).count()
-}
-
-/// Reads at places that mostly lie in one piece.
-struct Cursor<'s, U, S> {
-    src: &'s S,
-    piece: &'s [u8],
-    start: usize,
-    unit: PhantomData<U>,
-}
-
-impl<'s, U: Unit, S: Pieces> Cursor<'s, U, S> {
-    fn new(src: &'s S) -> Self {
-        Cursor { src, piece: src.at(0), start: 0, unit: PhantomData }
-    }
-
-    /// The bytes from a unit on, eight or more of them in one piece, if so many are.
-    #[inline(always)]
-    fn near(&self, unit: usize) -> Option<&'s [u8]> {
-        let bytes = self.piece.get((unit * U::BYTES).wrapping_sub(self.start)..)?;
-        (bytes.len() >= 8).then_some(bytes)
-    }
-
-    #[inline(always)]
-    fn eight(&mut self, unit: usize) -> u64 {
-        if S::IS_ONE {
-            return eight::<U>(self.src, unit);
-        }
-        match self.near(unit) {
-            Some(bytes) => load_u64(bytes, 0),
-            None => self.next(unit),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn next(&mut self, unit: usize) -> u64 {
-        let at = unit * U::BYTES;
-        self.piece = self.src.at(at);
-        self.start = at;
-        fetch(self.src.at(at + self.piece.len()));
-        eight::<U>(self.src, unit)
-    }
-
-    /// How many units are the same from two places on, of which the second begins with these eight bytes; none where not even so many are.
-    #[inline(always)]
-    fn matched(&self, bits: u64, found: usize, unit: usize, units: usize) -> usize {
-        let there = self.src.at(found * U::BYTES);
-        let Some(first) = there.first_chunk::<8>() else {
-            return self.matched_across(found, unit, units);
-        };
-        if load_u64(first, 0) != bits {
-            return 0;
-        }
-        if S::IS_ONE {
-            return least::<U>()
-                + common::<U>(self.src, found + least::<U>(), unit + least::<U>(), units);
-        }
-        let most = (units - unit) * U::BYTES;
-        let Some(here) = self.near(unit) else {
-            return self.matched_across(found, unit, units);
-        };
-        let len = there.len().min(here.len()).min(most);
-        let mut same = same_bytes(there, here, len);
-        if same == len && len < most {
-            let (first, second) = (found * U::BYTES + len, unit * U::BYTES + len);
-            same += common_bytes(self.src, first, second, most - len);
-        }
-        same / U::BYTES
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn matched_across(&self, found: usize, unit: usize, units: usize) -> usize {
-        let same = common::<U>(self.src, found, unit, units);
-        if same < least::<U>() { 0 } else { same }
-    }
 }
 
 /// Where units were met, by hash.
@@ -303,7 +179,11 @@ fn first_found<U: Unit, S: Pieces, D: Room>(
     is_fast: bool,
 ) -> Option<()> {
     let src = writer.src;
-    let mut cursor = Cursor::<U, _>::new(src);
+    let mut cursor = Cursor::new(src);
+    let matched = |cursor: &Cursor<'_, S>, bits: u64, found: usize, at: usize| {
+        let end = units * U::BYTES;
+        cursor.matched(bits, found * U::BYTES, at * U::BYTES, end) / U::BYTES
+    };
     // More would go past all that there may be.
     let speed = speed.clamp(1, 1 << 16);
     let least = least::<U>();
@@ -318,9 +198,9 @@ fn first_found<U: Unit, S: Pieces, D: Room>(
         let mut slow = if speed < 4 { 32 >> speed } else { 4 };
         let mut counter = slow + (speed << 6);
         let (found, len) = loop {
-            let bits = cursor.eight(at);
+            let bits = cursor.eight(at * U::BYTES);
             if let Some(found) = places.swap(bits, at) {
-                let len = cursor.matched(bits, found, at, units);
+                let len = matched(&cursor, bits, found, at);
                 if len > 0 {
                     break (found, len);
                 }
@@ -350,11 +230,11 @@ fn first_found<U: Unit, S: Pieces, D: Room>(
         // What follows a match often is one.
         while at < end {
             if is_fast {
-                places.swap(eight::<U>(src, at - 1), at - 1);
+                places.swap(eight(src, (at - 1) * U::BYTES), at - 1);
             }
-            let bits = cursor.eight(at);
+            let bits = cursor.eight(at * U::BYTES);
             let found = places.swap(bits, at);
-            let len = found.map_or(0, |found| cursor.matched(bits, found, at, units));
+            let len = found.map_or(0, |found| matched(&cursor, bits, found, at));
             let Some(found) = found.filter(|_| len > 0) else {
                 at += 1;
                 break;
@@ -394,7 +274,7 @@ fn best<U: Unit, S: Pieces, D: Room>(
     let end = (units + 1).saturating_sub(least);
     let mut last = (0usize, 0usize);
     for at in 0..end {
-        let unit = eight::<U>(src, at);
+        let unit = eight(src, at * U::BYTES);
         let place = &mut places[(unit.wrapping_mul(FIBONACCI) >> (64 - bits)) as usize];
         let mut found = std::mem::replace(place, at as u32);
         before[at] = found;
@@ -411,8 +291,14 @@ fn best<U: Unit, S: Pieces, D: Room>(
                     || at + last.0 < units
                         && U::load(src, (there + last.0) * U::BYTES)
                             == U::load(src, (at + last.0) * U::BYTES);
-                if is_longer && eight::<U>(src, there) == unit {
-                    let len = least + common::<U>(src, there + least, at + least, units);
+                if is_longer && eight(src, there * U::BYTES) == unit {
+                    let len = least
+                        + common(
+                            src,
+                            (there + least) * U::BYTES,
+                            (at + least) * U::BYTES,
+                            (units - at - least) * U::BYTES,
+                        ) / U::BYTES;
                     if len > last.0 {
                         last = (len, at - there);
                     }

@@ -177,28 +177,6 @@ pub fn bound(width: Width, len: usize) -> usize {
     len + triples.next_multiple_of(width.bytes() / TRIPLE) * TRIPLE
 }
 
-/// Calls a function with what fits how bytes lie: one loop for slices, one for pages, and one for all else.
-macro_rules! for_layouts {
-    ($src:expr, $dst:expr, |$from:ident, $to:ident| $act:expr) => {
-        match ($src.0, $dst.0) {
-            (SrcLayout::One($from), DstLayout::One(to)) => {
-                let $to = One::from(to);
-                $act
-            }
-            (SrcLayout::Pages(from), DstLayout::Pages(to)) if from.is_small() && to.is_small() => {
-                let ($from, $to) = (from.small(), PagesRoom::from(to.small()));
-                $act
-            }
-            (from, to) => {
-                let (from, mut to) = (Src(from).segments(), Dst(to));
-                let mut to = to.segments();
-                let ($from, $to) = (&from, SegmentsRoom::from(&mut to));
-                $act
-            }
-        }
-    };
-}
-
 /// Compresses `src` into the front of `dst`, and returns how many bytes that took; `None` where there is no room. The same bytes come of it however
 /// they lie. Nothing is copied but from `src` to `dst`.
 pub fn compress(
