@@ -47,6 +47,7 @@ pub mod bewalgo;
 #[cfg(feature = "bzip2")]
 mod bzip2;
 pub mod deflate;
+pub mod filter;
 mod frame;
 pub mod lz4;
 #[cfg(feature = "lzma")]
