@@ -9,7 +9,7 @@
 mod border;
 mod room;
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
 pub(crate) use self::border::{At, Kernel, fetch, run};
 pub(crate) use self::room::{One, PagesRoom, Room, SLACK, SegmentsRoom, copy, copy_pieces};
@@ -101,6 +101,18 @@ impl<P> Paged<P> {
         // A single page has everything at its own place.
         let shift = if count < 2 { usize::BITS - 1 } else { first.trailing_zeros() };
         Ok(Paged { pages, shift, len: lens.sum() })
+    }
+}
+
+impl<P> Paged<P> {
+    /// True where a page ends, or all of them.
+    fn is_border(&self, at: usize) -> bool {
+        at == self.len || at & ((1 << self.shift) - 1) == 0
+    }
+
+    /// How many pages there are before a border.
+    fn page(&self, border: usize) -> usize {
+        (border >> self.shift) + usize::from(border & ((1 << self.shift) - 1) > 0)
     }
 }
 
@@ -238,6 +250,12 @@ impl<'a> SegmentsMut<'a> {
     }
 }
 
+/// What a piece that begins at `start` has of a part of all bytes.
+fn clipped(start: usize, len: usize, part: &Range<usize>) -> Range<usize> {
+    let from = part.start.saturating_sub(start).min(len);
+    from..part.end.saturating_sub(start).clamp(from, len)
+}
+
 /// How bytes lie that a codec reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SrcLayout<'a> {
@@ -301,6 +319,27 @@ impl<'a> Src<'a> {
                 [segment] => Some(segment),
                 _ => None,
             },
+        }
+    }
+
+    /// Calls a function with a part of the bytes, which has to be there. Takes longer the more pieces there are, unless borders of the part are those of pages.
+    pub(crate) fn with_part<R>(&self, part: Range<usize>, act: impl FnOnce(Src<'_>) -> R) -> R {
+        match self.0 {
+            SrcLayout::One(bytes) => act(bytes[part].into()),
+            SrcLayout::Pages(paged) if paged.is_border(part.start) && paged.is_border(part.end) => {
+                let pages = &paged.pages[paged.page(part.start)..paged.page(part.end)];
+                act(Src(SrcLayout::Pages(Paged { pages, len: part.len(), ..paged })))
+            }
+            _ => {
+                let mut start = 0;
+                let all = self.segments().segments.into_iter();
+                let within = all.map(|piece| {
+                    let range = clipped(start, piece.len(), &part);
+                    start += piece.len();
+                    &piece[range]
+                });
+                act((&Segments::new(within)).into())
+            }
         }
     }
 
@@ -369,6 +408,33 @@ impl<'a, 'p> Dst<'a, 'p> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Calls a function with a part of the room, which has to be there. Takes as long as it does for [`Src`].
+    pub(crate) fn with_part<R>(
+        &mut self,
+        part: Range<usize>,
+        act: impl FnOnce(Dst<'_, '_>) -> R,
+    ) -> R {
+        match &mut self.0 {
+            DstLayout::One(bytes) => act((&mut bytes[part]).into()),
+            DstLayout::Pages(paged) if paged.is_border(part.start) && paged.is_border(part.end) => {
+                let pages = paged.page(part.start)..paged.page(part.end);
+                let (shift, len) = (paged.shift, part.len());
+                let pages = &mut paged.pages[pages];
+                act(Dst(DstLayout::Pages(Paged { pages, shift, len })))
+            }
+            _ => {
+                let mut start = 0;
+                let all = self.segments().segments.into_iter();
+                let within = all.map(|piece| {
+                    let range = clipped(start, piece.len(), &part);
+                    start += piece.len();
+                    &mut piece[range]
+                });
+                act((&mut SegmentsMut::new(within)).into())
+            }
+        }
     }
 
     /// The room as one slice, where it is one.

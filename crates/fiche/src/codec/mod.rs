@@ -46,6 +46,7 @@ macro_rules! for_layouts {
 pub mod bewalgo;
 #[cfg(feature = "bzip2")]
 mod bzip2;
+pub mod chunks;
 pub mod deflate;
 pub mod filter;
 mod frame;
