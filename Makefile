@@ -130,9 +130,9 @@ bench-events:
 	$(VENV)/bin/python crates/fiche-bench/python/events.py $(DATA) --tiled 200 -o crates/fiche-bench/results \
 	    --timed uproot-HZZ-zlib.root,uproot-Zmumu-zlib.root,uproot-issue-85.root,uproot-issue412.root,uproot-hepdata-example.root,uproot-demo-double32.root,uproot-issue243-new.root
 
-# Codecs on pages and in one buffer, beside LZ4 and copies: DATA is a list of files and folders, each a data set.
+# Codecs on pages and in one buffer, beside the C library of LZ4 and copies: DATA is a list of files and folders, each a data set.
 bench-pages:
-	cargo run --release --quiet -p fiche-bench -- pages $(DATA) $(ARGS) -o crates/fiche-bench/results
+	cargo run --release --quiet -p fiche-bench -- pages $(DATA) --generated $(ARGS) -o crates/fiche-bench/results
 
 bench-counts:
 	cargo run --release --quiet -p fiche-bench -- counts $(DATA) -o crates/fiche-bench/results/counts

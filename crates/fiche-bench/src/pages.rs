@@ -2,11 +2,14 @@
 //! buffers that are copied (5.3, 5.4), by acceleration (5.1).
 
 use std::fmt::Write as _;
+use std::hash::{Hash, Hasher};
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use fiche::codec::bewalgo::{self, Effort, Strictness, Width};
+use fiche::codec::chunks::Chunks;
+use fiche::codec::filter::Filter;
 use fiche::codec::{Codec, Scratch};
 use fiche::{Dst, Src};
 use lz4::block::CompressionMode;
@@ -17,8 +20,10 @@ use crate::events::{median, speed};
 #[derive(clap::Args)]
 pub struct Args {
     /// Files, each a data set; of a folder all files one behind the other
-    #[arg(required = true)]
     data: Vec<PathBuf>,
+    /// A table of floats too, which is generated: ten columns by rows, of which some stay for long
+    #[arg(long)]
+    generated: bool,
     /// Where tables go
     #[arg(long, short, value_name = "DIR")]
     output: PathBuf,
@@ -51,6 +56,8 @@ enum How {
     Library(i32),
     Codec(Codec, i32),
     Bewalgo(Width, Effort),
+    /// A filter before it.
+    Filtered(Filter, Codec),
 }
 
 impl How {
@@ -70,6 +77,9 @@ impl How {
             }
             How::Bewalgo(width, Effort::Fast(n)) => format!("{} --fast={n}", bewalgo(width)),
             How::Bewalgo(width, Effort::Best(n)) => format!("{} --depth={n}", bewalgo(width)),
+            How::Filtered(filter, codec) => {
+                format!("{filter}, {}", How::Codec(codec, 1).name())
+            }
         }
     }
 
@@ -208,6 +218,14 @@ fn once(
                 *copied += (from.len() + len) as u64;
                 len
             }
+            (How::Filtered(filter, codec), _) => {
+                let (filtered, _) = &mut *buffers;
+                filtered.resize(chunk.bytes.len(), 0);
+                filter.apply(&chunk.bytes, filtered);
+                let dst = chunk.stored.as_mut_slice().into();
+                let len = codec.compress(1, filtered.as_slice().into(), dst, scratch)?;
+                len.ok_or("no room for the bound")?
+            }
             (_, Layout::One) => how.compress(
                 chunk.bytes.as_slice().into(),
                 chunk.stored.as_mut_slice().into(),
@@ -247,6 +265,12 @@ fn once(
             if done != len {
                 return Err("less came back".into());
             }
+        } else if let How::Filtered(filter, codec) = how {
+            let (filtered, _) = &mut *buffers;
+            filtered.resize(len, 0);
+            let dst = filtered.as_mut_slice().into();
+            codec.decompress(chunk.stored[..chunk.len].into(), dst, scratch)?;
+            filter.undo(filtered, &mut out[..len]);
         } else if layout == Layout::One {
             let dst = Dst::from(&mut out[..len]);
             how.decompress(chunk.stored[..chunk.len].into(), dst, scratch)?;
@@ -302,6 +326,13 @@ fn ways() -> Vec<(How, Layout)> {
         ways.extend(both(How::Bewalgo(width, Effort::Best(16))));
         ways.push((How::Bewalgo(width, Effort::Best(256)), Layout::One));
     }
+    for width in [4, 8] {
+        for filter in [Filter::Shuffle(width), Filter::Bitshuffle(width)] {
+            for codec in [Codec::Lz4, Codec::BeWalgo32, Codec::BeWalgo64] {
+                ways.push((How::Filtered(filter, codec), Layout::One));
+            }
+        }
+    }
     ways
 }
 
@@ -322,12 +353,91 @@ fn read(path: &Path, most: usize) -> Result<Vec<u8>> {
     Ok(all)
 }
 
+/// A million rows of ten floats of four bytes: a time of steps, walks on a grid that seldom move, states that stay for long, nothing, and noise.
+fn generated() -> Vec<u8> {
+    let mut state = 1u64;
+    let mut random = move |end: u64| {
+        state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+        (state >> 33) % end
+    };
+    let (mut walks, mut states) = ([0i32; 4], [0u64; 3]);
+    let mut all = Vec::new();
+    for row in 0..1_000_000u32 {
+        for walk in &mut walks {
+            *walk += if random(8) == 0 { random(3) as i32 - 1 } else { 0 };
+        }
+        for state in &mut states {
+            *state = if random(1000) == 0 { random(4) } else { *state };
+        }
+        let steps = (row / 100) as f32 * 0.5;
+        let walks = walks.map(|walk| 20.0 + walk as f32 * 0.01);
+        let states = states.map(|state| state as f32);
+        let others = [0.0, random(1 << 24) as f32 / (1 << 24) as f32];
+        let row = [steps].into_iter().chain(walks).chain(states).chain(others);
+        all.extend(row.flat_map(f32::to_le_bytes));
+    }
+    all
+}
+
+/// Chunks by threads, from pages, as the thesis's Figures 5.5 and 5.6 have it; a line for each number of threads.
+fn by_threads(data: &str, all: &[u8], rounds: usize, out: &mut String) -> Result<()> {
+    let mut pages = Apart::new(all.len());
+    scatter(all, &mut pages.pages_mut(all.len()));
+    let pages = pages.pages(all.len());
+    let most = std::thread::available_parallelism()?.get();
+    for codec in [Codec::Lz4, Codec::BeWalgo32, Codec::BeWalgo64] {
+        let mut times = vec![Vec::new(); most];
+        let mut first = None;
+        for _ in 0..rounds {
+            for threads in 1..=most {
+                let start = Instant::now();
+                let chunks = Chunks::compress(codec, 1, Src::pages(&pages)?, CHUNK, threads)?;
+                times[threads - 1].push(start.elapsed().as_secs_f64());
+                let bytes = fingerprint(&chunks);
+                if *first.get_or_insert(bytes) != bytes {
+                    return Err(format!("{codec}: other bytes by {threads} threads").into());
+                }
+            }
+        }
+        let one = median(&times[0]);
+        for (i, times) in times.iter().enumerate() {
+            let time = median(times);
+            let (threads, speed) = (i + 1, speed(all.len(), time));
+            let _ =
+                writeln!(out, "| {data} | {codec} | {threads} | {speed:.0} | {:.2} |", one / time);
+        }
+    }
+    Ok(())
+}
+
+/// A number that other bytes hardly have.
+fn fingerprint(chunks: &Chunks) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    let ends = chunks.table().ends();
+    let mut all = vec![0; ends.last().copied().unwrap_or(0)];
+    let segments = chunks.segments();
+    let dst = all.as_mut_slice().into();
+    let copied = Codec::Copy.decompress((&segments).into(), dst, &mut Scratch::default());
+    copied.expect("there is room for all of it");
+    (ends, all).hash(&mut hasher);
+    hasher.finish()
+}
+
 pub fn run(args: &Args) -> Result<()> {
+    let mut threads = String::from(
+        "\n# Chunks by threads\n\nFrom pages, with the memory for what they become. The bytes are the same for any number of threads.\n\n\
+         | data | codec | threads | compression, MB/s | times one thread |\n|---|---|---|---|---|\n",
+    );
     let mut rows: Vec<Row> = Vec::new();
-    for path in &args.data {
-        let data = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+    let name = |path: &PathBuf| {
+        path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned())
+    };
+    let files = args.data.iter().map(|path| (name(path), Some(path)));
+    let generated_table = args.generated.then(|| ("generated-table-of-floats".to_string(), None));
+    for (data, path) in files.chain(generated_table) {
         eprintln!("{data}");
-        let all = read(path, args.mib << 20)?;
+        let all = path.map_or_else(|| Ok(generated()), |path| read(path, args.mib << 20))?;
+        by_threads(&data, &all, args.rounds, &mut threads)?;
         let mut chunks: Vec<Chunk> = all.chunks(CHUNK).map(Chunk::new).collect();
         let first = rows.len();
         for round in 0..args.rounds {
@@ -357,7 +467,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     std::fs::create_dir_all(&args.output)?;
     std::fs::write(args.output.join("pages.csv"), csv(&rows))?;
-    Ok(std::fs::write(args.output.join("pages.md"), text(&rows, args))?)
+    Ok(std::fs::write(args.output.join("pages.md"), text(&rows, args) + &threads)?)
 }
 
 fn layout_name(layout: Layout) -> &'static str {

@@ -84,7 +84,8 @@ impl Random {
 /// Content of several pages: runs, copies from near and far, of all lengths and at all places of a unit, and what is new.
 pub fn several_pages(random: &mut Random) -> Vec<u8> {
     let mut data = Vec::new();
-    let len = random.below(30_000);
+    // An interpreter takes a thousand times as long.
+    let len = random.below(if cfg!(miri) { 9_000 } else { 30_000 });
     while data.len() < len {
         let unit = [1, 4, 8, 8][random.below(4)];
         let most = [3, 20, 600][random.below(3)];
