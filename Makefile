@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV = target/venv
 
-.PHONY: demo test install lint unit features second-reader python wheel fuzz soak bench bench-deflate bench-rlz bench-archive bench-advise bench-remote bench-files bench-streams bench-extract bench-events bench-pages bench-counts bless clean
+.PHONY: demo test install lint unit features second-reader python wheel fuzz soak miri bench bench-deflate bench-rlz bench-archive bench-advise bench-remote bench-files bench-streams bench-extract bench-events bench-pages bench-counts bless clean
 
 demo:
 	cargo build --release -p fiche-cli
@@ -66,6 +66,11 @@ soak:
 	$(VENV)/bin/python -m pytest -q -rs crates/fiche-python/tests/test_torch.py
 	PROPTEST_CASES=20000 cargo test --release -p fiche
 	fuzz/run.sh 3600
+
+# Codecs that write by pointers, interpreted: needs nightly Rust with its component miri, and takes ten minutes.
+miri:
+	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p fiche --no-default-features --test lz4 --test bewalgo -- \
+	    borders_of damage_is what_is_wrong streams_made
 
 # DATA is a file or a folder. Add ARGS=--index for an archive of 2^26 blocks; for bench-rlz, --points for
 # reads of a few bytes, --reads for reads of 16 KiB beside zstd and hybrid,
