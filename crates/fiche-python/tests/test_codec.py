@@ -25,7 +25,7 @@ def test_what_compresses_does():
         first, last, usual = codec.levels(method)
         for level in {first, last, usual}:
             frame = codec.compress(bytearray(data), method, level)
-            assert len(frame) < len(data) / 5 and codec.decompress(memoryview(frame)) == data
+            assert len(frame) < len(data) / 4 and codec.decompress(memoryview(frame)) == data
 
 
 def test_wrong_frames_and_options():
