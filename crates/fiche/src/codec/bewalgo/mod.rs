@@ -151,7 +151,7 @@ pub enum Effort {
     Thesis(u32),
     /// The same with whole units in a larger table.
     Fast(u32),
-    /// The longest match at each place, of so many that are looked at, and of all ways through these the shortest. Takes 16 bytes of memory for each unit.
+    /// The longest match at each place, of so many that are looked at, and of all ways through these the shortest. Takes 12 bytes of memory for each unit.
     Best(u32),
 }
 
