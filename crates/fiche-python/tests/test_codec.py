@@ -20,12 +20,13 @@ def test_frames_come_back(data, method):
 
 
 def test_what_compresses_does():
-    data = b"the rain on the roof " * 1000
+    # Of 24 bytes, as some methods look at units of 8.
+    data = b"the rain on these roofs " * 1000
     for method in codec.METHODS[:-1]:
         first, last, usual = codec.levels(method)
         for level in {first, last, usual}:
             frame = codec.compress(bytearray(data), method, level)
-            assert len(frame) < len(data) / 4 and codec.decompress(memoryview(frame)) == data
+            assert len(frame) < len(data) / 5 and codec.decompress(memoryview(frame)) == data
 
 
 def test_wrong_frames_and_options():
