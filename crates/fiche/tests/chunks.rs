@@ -123,3 +123,23 @@ fn tables_that_are_none_are_refused() {
         assert!(table(chunk, len, ends).is_err(), "{chunk} {len} {ends:?}");
     }
 }
+
+#[test]
+fn more_than_a_block_has_is_refused_by_every_codec() {
+    let data = b"what is there, and what is there, and no more than that ".repeat(40);
+    let mut scratch = Scratch::default();
+    for codec in codecs() {
+        let mut stored = vec![0; data.len() + 100];
+        let dst = stored.as_mut_slice().into();
+        let level = codec.default_level();
+        let len = codec.compress(level, data.as_slice().into(), dst, &mut scratch).unwrap();
+        let stored = &stored[..len.unwrap()];
+        for want in [0, 1, 100, data.len() - 1, data.len(), data.len() + 1, data.len() + 999] {
+            let mut out = vec![0xAA; want];
+            let dst = out.as_mut_slice().into();
+            let done = codec.decompress_front(stored.into(), data.len(), dst, &mut scratch);
+            assert_eq!(done.is_ok(), want <= data.len(), "{codec}: {want}");
+            assert!(done.is_err() || out == data[..want], "{codec}: {want}");
+        }
+    }
+}

@@ -169,7 +169,7 @@ impl Table {
 
     /// What a chunk holds.
     fn content(&self, i: usize) -> std::ops::Range<usize> {
-        i * self.chunk..((i + 1) * self.chunk).min(self.len)
+        i * self.chunk..self.chunk.saturating_mul(i + 1).min(self.len)
     }
 
     /// Fills `dst` with the content from a place on. `src`, which is what all chunks became, may hold anything. No chunk is decoded that has nothing of it, and none further than that, where its codec

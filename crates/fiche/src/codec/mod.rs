@@ -316,7 +316,7 @@ impl Codec {
     /// codec can. `src` may hold anything.
     ///
     /// # Errors
-    /// Those of [`decompress`](Codec::decompress).
+    /// Those of [`decompress`](Codec::decompress); [`Error::Invalid`] where `dst` has more than `len` bytes.
     pub fn decompress_front(
         self,
         src: Src<'_>,
@@ -328,6 +328,9 @@ impl Codec {
             return self.decompress(src, dst, scratch);
         }
         let want = dst.len();
+        if want > len {
+            return Err(Error::invalid("more of a block than there is"));
+        }
         let done = match self.width() {
             Some(width) => bewalgo::decompress_front(width, src, dst).ok(),
             None if self == Codec::Lz4 => lz4::decompress_front(src, dst).ok(),

@@ -7,6 +7,7 @@ use crate::wire::low_bytes;
 
 /// Matches may be so far away.
 const FARTHEST: usize = 65_535;
+
 /// What encoders work with: by hash, where bytes like these were met last.
 pub(in crate::codec) type Tables = Vec<u64>;
 
