@@ -12,6 +12,7 @@ use std::sync::Arc;
 use common::{Section, manifest, reseal, sections};
 use fiche::archive::{Entry, Extents, Kind, Meta, OpenOptions, Options, Reader, Split, Writer};
 use fiche::codec::Codec;
+use fiche::codec::filter::Filter;
 use fiche::rlz::{Coder, Coding, Dictionary};
 use fiche::testing::Random;
 use fiche::{FileSource, InFolder, ReadAt};
@@ -41,6 +42,22 @@ fn three(options: Options) -> Vec<u8> {
         writer.add(Entry::data("text"), &mut random.text(20_000).as_slice()).unwrap();
         writer.add(Entry::data("noise"), &mut random.bytes(9_000).as_slice()).unwrap();
         writer.add(Entry::data("nothing"), &mut [].as_slice()).unwrap();
+    })
+}
+
+/// Numbers of four bytes that grow slowly, and noise, both with filters before the codec.
+fn numbers(codec: Codec, filters: &[Filter]) -> Vec<u8> {
+    let options = small().codec(codec).filters(filters.iter().copied());
+    pack(options, |writer| {
+        let mut random = Random(13);
+        let mut last = 0;
+        let numbers = (0..5_000).flat_map(|_| {
+            last += random.below(300) as u32;
+            last.to_le_bytes()
+        });
+        let numbers: Vec<u8> = numbers.chain(*b"end").collect();
+        writer.add(Entry::data("numbers"), &mut numbers.as_slice()).unwrap();
+        writer.add(Entry::data("noise"), &mut random.bytes(5_000).as_slice()).unwrap();
     })
 }
 
@@ -200,6 +217,9 @@ fn good_files() -> Vec<(&'static str, Vec<u8>)> {
         ("bzip2", of(Codec::Bzip2)),
         ("bewalgo32", of(Codec::BeWalgo32)),
         ("bewalgo64", of(Codec::BeWalgo64)),
+        ("shuffle", numbers(Codec::BeWalgo32, &[Filter::Shuffle(4)])),
+        ("bitshuffle", numbers(Codec::Lz4, &[Filter::Bitshuffle(4)])),
+        ("delta", numbers(Codec::Zstd, &[Filter::Delta(4), Filter::Shuffle(3), Filter::Delta(1)])),
         ("empty", pack(small(), |_| {})),
         (
             "stream",

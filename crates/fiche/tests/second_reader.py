@@ -357,6 +357,41 @@ DECODERS = (
 )
 
 
+def decode_filtered(filters: int, decoder: Callable, data: bytes, length: int) -> bytes:
+    decoded = decoder(data[filters:], length)
+    for filter in reversed(data[:filters]):
+        decoded = undo_filter(filter // 64, filter % 64, decoded)
+    return decoded
+
+
+def undo_filter(kind: int, width: int, data: bytes) -> bytes:
+    if width == 0 or kind > 2 or (kind == 2 and width not in (1, 2, 4, 8)):
+        raise ValueError("no such filter")
+    count = len(data) // width
+    if kind == 1:
+        count -= count % 8
+    out = bytearray(data[: count * width])
+    if kind == 0:
+        for k in range(width):
+            out[k::width] = data[k * count : (k + 1) * count]
+    elif kind == 1:
+        plane = count // 8
+        for k in range(width):
+            whole = bytearray(count)
+            for bit in range(8):
+                bits = data[(8 * k + bit) * plane : (8 * k + bit + 1) * plane]
+                for i in range(count):
+                    whole[i] |= (bits[i // 8] >> i % 8 & 1) << bit
+            out[k::width] = whole
+    else:
+        before = 0
+        for i in range(0, count * width, width):
+            more = int.from_bytes(data[i : i + width], "little")
+            before = (before + more) % (1 << 8 * width)
+            out[i : i + width] = before.to_bytes(width, "little")
+    return bytes(out + data[count * width :])
+
+
 def decode(decoder: Callable, data: bytes, length: int, what: str, position: int) -> bytes:
     try:
         decoded = decoder(data, length)
@@ -543,7 +578,7 @@ def read_chapter_table(archive: Archive, chapter: Chapter) -> list[Block]:
         count = table.varint()
         table.require(1 <= count <= chapter.count - len(blocks), "count of blocks")
         codec, flags = table.fixed(1), table.fixed(1)
-        table.require(codec < len(DECODERS) or codec in CODINGS, "codec")
+        table.require(codec % 64 < len(DECODERS) or codec in CODINGS, "codec")
         # Parts have a flag, but there is none to refer to.
         table.require(flags & ~6 == 0, "flags of a run")
         dictionary = table.varint() if flags & 2 else None
@@ -924,7 +959,9 @@ def read_block(archive: Archive, block: Block) -> bytes:
         coding = CODINGS[block.codec]
         return decode(lambda data, length: coding(data, length, dictionary, model),
                       data, block.length, what, block.position)
-    return decode(DECODERS[block.codec], data, block.length, what, block.position)
+    filters, decoder = block.codec // 64, DECODERS[block.codec % 64]
+    return decode(lambda data, length: decode_filtered(filters, decoder, data, length),
+                  data, block.length, what, block.position)
 
 
 def read_content(archive: Archive, start: int, end: int) -> Iterator[bytes]:

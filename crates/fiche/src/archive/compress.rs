@@ -2,7 +2,8 @@
 
 use crate::archive::options::{Options, Packing};
 use crate::blocks::CHECKSUM;
-use crate::codec::{Codec, Scratch};
+use crate::codec::filter::Filter;
+use crate::codec::{Codec, Scratch, Stages, compress_filtered};
 use crate::envelope::Kind as SectionKind;
 use crate::error::Result;
 use crate::records::Page;
@@ -36,7 +37,7 @@ pub(super) struct Compressed {
 
 /// What a thread compresses with.
 pub(super) enum Worker {
-    Codec(Codec, i32, Box<Scratch>),
+    Codec(Codec, Vec<Filter>, i32, Box<Scratch>),
     /// The mark of its blocks.
     Coder(Box<Packer>, u32),
 }
@@ -45,7 +46,9 @@ impl Worker {
     /// One for a thread of its own; blocks have this mark.
     pub fn new(options: &Options, mark: u32) -> Worker {
         match &options.packing {
-            Packing::Codec(codec) => Worker::Codec(*codec, options.the_level(), Box::default()),
+            Packing::Codec(codec) => {
+                Worker::Codec(*codec, options.filters.clone(), options.the_level(), Box::default())
+            }
             Packing::Coder(coder) => Worker::Coder(Box::new(Packer::new(coder.clone())), mark),
         }
     }
@@ -79,21 +82,20 @@ impl Worker {
         let mut start = 0;
         let cut = ends.iter().map(|&end| &data[std::mem::replace(&mut start, end)..end]);
         match self {
-            Worker::Codec(codec, level, scratch) => {
+            Worker::Codec(codec, filters, level, scratch) => {
+                let mark = Stages { codec: *codec, filters: filters.len() }.number().into();
                 for block in cut {
                     let room = &mut stored[filled..filled + block.len() + CHECKSUM];
                     let shorter = block.len() - 1;
                     let packed = match codec {
                         Codec::Copy => Ok(None),
-                        _ => codec.compress(
-                            *level,
-                            block.into(),
-                            (&mut room[..shorter]).into(),
-                            scratch,
-                        ),
+                        _ => {
+                            let room = &mut room[..shorter];
+                            compress_filtered(filters, *codec, *level, block, room, scratch)
+                        }
                     };
                     match packed {
-                        Ok(len) => filled += put(room, block, len.map(|len| (len, *codec as u32))),
+                        Ok(len) => filled += put(room, block, len.map(|len| (len, mark))),
                         Err(error) => {
                             done.result = Err(error);
                             break;

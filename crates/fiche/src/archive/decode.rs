@@ -2,7 +2,7 @@
 
 use crate::archive::shared::Shared;
 use crate::blocks::{Block, CHECKSUM, Coded};
-use crate::codec::{self, Codec};
+use crate::codec::{self, Stages};
 use crate::error::{Error, Place, Result};
 use crate::rlz::coder::Begin;
 use crate::rlz::{self, Coding};
@@ -75,14 +75,13 @@ fn decode_bytes(
         return done.ok_or(Error::Corrupt { what: "stored block", at: place(block) });
     }
     let found = u64::from(number);
-    let codec = Codec::from_number(number).ok_or(Error::Unsupported { what: "codec", found })?;
+    let stages = Stages::from_number(number).ok_or(Error::Unsupported { what: "codec", found })?;
     let start = begin.at;
     if start == 0 {
-        return codec.decompress_front(bytes.into(), len, buf.into(), &mut scratch.codec);
+        return stages.decompress_front(bytes, len, buf, &mut scratch.codec);
     }
     let mut room = vec![0; start + buf.len()];
-    let front = room.as_mut_slice().into();
-    codec.decompress_front(bytes.into(), len, front, &mut scratch.codec)?;
+    stages.decompress_front(bytes, len, &mut room, &mut scratch.codec)?;
     buf.copy_from_slice(&room[start..]);
     Ok(())
 }
@@ -95,9 +94,9 @@ pub(super) fn has_point_reads(block: &Block) -> bool {
 /// How much of a block to decode for a read that ends at `end` of it.
 pub(super) fn reach(block: &Block, end: usize) -> usize {
     let (number, len) = (block.coded.number, block.len as usize);
-    let stops = match (Coding::from_number(number), Codec::from_number(number)) {
+    let stops = match (Coding::from_number(number), Stages::from_number(number)) {
         (Some(coding), _) => coding.stops_early(end, len),
-        (_, Some(codec)) => codec.stops_early(end, len),
+        (_, Some(stages)) => stages.stops_early(end, len),
         _ => false,
     };
     if stops { end } else { len }
@@ -117,6 +116,6 @@ pub(super) fn decode_within(
         return rlz::coder::decode_within(coding, shared, bytes, room, &mut scratch.rlz);
     }
     let unknown = Error::Unsupported { what: "codec", found };
-    let codec = Codec::from_number(coded.number).ok_or(unknown)?;
-    codec.decompress_within(bytes.into(), room.into(), &mut scratch.codec)
+    let stages = Stages::from_number(coded.number).ok_or(unknown)?;
+    stages.decompress_within(bytes, room, &mut scratch.codec)
 }

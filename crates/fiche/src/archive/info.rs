@@ -2,6 +2,7 @@
 
 use crate::archive::reader::Reader;
 use crate::blocks::CHECKSUM;
+use crate::codec::filter::Filter;
 use crate::envelope::{HEADER_LEN, TRAILER_LEN};
 use crate::error::Result;
 use crate::io::ReadAt;
@@ -40,6 +41,8 @@ pub struct Info {
     pub method: String,
     /// And its level.
     pub level: i32,
+    /// And the filters before it.
+    pub filters: Vec<Filter>,
     /// And its block length.
     pub block_bytes: u64,
     /// CRC-64 of the content: the same for any method, block length and order
@@ -66,6 +69,10 @@ impl Reader {
             method: footer.note("method").unwrap_or("unknown").to_owned(),
             level: footer.note("level").and_then(|level| level.parse().ok()).unwrap_or(0),
             block_bytes: footer.note("block").and_then(|len| len.parse().ok()).unwrap_or(0),
+            filters: footer
+                .note("filters")
+                .and_then(|names| names.split(',').map(|name| name.parse().ok()).collect())
+                .unwrap_or_default(),
             content_checksum: footer.content,
             writer: footer.note("writer").unwrap_or("unknown").to_owned(),
             ..Info::default()

@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::codec::{Codec, Scratch};
+use crate::codec::filter::Filter;
+use crate::codec::{Codec, MAX_FILTERS, Scratch};
 use crate::error::{Error, Result};
 use crate::io::ReadAt;
 use crate::parallel::default_threads;
@@ -26,6 +27,7 @@ pub(super) const MAX_BLOCK: usize = 16 << 20;
 pub struct Options {
     pub(super) packing: Packing,
     level: Option<i32>,
+    pub(super) filters: Vec<Filter>,
     pub(super) block_len: usize,
     pub(super) align_records: bool,
     pub(super) threads: usize,
@@ -118,6 +120,7 @@ impl Default for Options {
         Options {
             packing: Packing::Codec(Codec::Zstd),
             level: None,
+            filters: Vec::new(),
             block_len: 16 << 10,
             align_records: false,
             threads: default_threads(),
@@ -178,6 +181,22 @@ impl Options {
         Options { level: Some(level), ..self }
     }
 
+    /// What is done to each block before its codec sees it, in this order: for arrays of numbers. Up to three, and none with a
+    /// dictionary. All of a block is then decoded for any byte of it.
+    ///
+    /// ```
+    /// use fiche::archive::Options;
+    /// use fiche::codec::{Codec, filter::Filter};
+    ///
+    /// // Arrays of numbers of eight bytes.
+    /// let options = Options::default().codec(Codec::BeWalgo64).filters([Filter::Shuffle(8)]);
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn filters(self, filters: impl IntoIterator<Item = Filter>) -> Options {
+        Options { filters: filters.into_iter().collect(), ..self }
+    }
+
     /// Length of a block in bytes, 1 KiB to 16 MiB: what a read decodes at least.
     #[must_use]
     pub fn block_len(self, block_len: usize) -> Options {
@@ -216,7 +235,14 @@ impl Options {
         if !(MIN_BLOCK..=MAX_BLOCK).contains(&self.block_len) {
             return Err(Error::invalid("a block is 1 KiB to 16 MiB long"));
         }
+        if self.filters.len() > MAX_FILTERS {
+            return Err(Error::invalid("no more than three filters are before a codec"));
+        }
+        self.filters.iter().try_for_each(|filter| filter.check())?;
         let codec = match &self.packing {
+            Packing::Coder(_) if !self.filters.is_empty() => {
+                return Err(Error::invalid("filters are before codecs, not before a dictionary"));
+            }
             Packing::Codec(codec) => codec,
             Packing::Coder(_) if self.level.is_none() => return Ok(()),
             Packing::Coder(_) => return Err(Error::invalid("the level is that of the coder")),
@@ -245,6 +271,10 @@ impl Options {
             note("block", self.block_len.to_string()),
             note("align", if self.align_records { "records" } else { "none" }.to_owned()),
         ];
+        if !self.filters.is_empty() {
+            let names: Vec<String> = self.filters.iter().map(Filter::to_string).collect();
+            notes.push(note("filters", names.join(",")));
+        }
         notes.extend(dictionary.map(|digest| note("dictionary", digest.to_string())));
         notes
     }

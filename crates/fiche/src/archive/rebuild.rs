@@ -6,7 +6,7 @@ use crate::archive::decode::{Decoding, decode_within};
 use crate::archive::recover::read_sectors;
 use crate::archive::shared::Shared;
 use crate::blocks::{CHECKSUM, Coded, MAX_BLOCK, MAX_BLOCKS, Table, TableBuilder};
-use crate::codec::Codec;
+use crate::codec::{Codec, Stages};
 use crate::envelope::{MARKER, Section, TRAILER_LEN, is_trailer};
 use crate::error::Result;
 use crate::io::ReadAt;
@@ -47,9 +47,11 @@ struct Found {
 impl Rebuilder {
     pub fn new(source: Arc<dyn ReadAt>, shared: Shared) -> Rebuilder {
         let patience = 16 * source.len() + (1 << 30);
-        let plain =
-            |codec: Codec| (codec as u32, Coded { number: codec as u8, ..Coded::default() });
-        let marks = Codec::ALL.into_iter().map(plain).chain(shared.marks()).collect();
+        let alone = Stages::all().map(|stages| {
+            let number = stages.number();
+            (number.into(), Coded { number, ..Coded::default() })
+        });
+        let marks = alone.chain(shared.marks()).collect();
         let (window, scratch, room) = Default::default();
         Rebuilder { source, shared, marks, window, pos: 0, scratch, room, last: None, patience }
     }

@@ -11,7 +11,7 @@ use crate::archive::reader::Reader;
 use crate::archive::shared::model_payload;
 use crate::archive::spare;
 use crate::blocks::{CHAPTER_CONTENT, Coded, MAX_BLOCKS, TableBuilder};
-use crate::codec::Scratch;
+use crate::codec::{Scratch, Stages};
 use crate::envelope::{
     Container, HEADER_LEN, Kind as SectionKind, Section, SectionRef, header, trailer,
 };
@@ -130,7 +130,10 @@ impl<W: Write> Writer<W> {
         let mut sink = sink;
         // Coders factor several blocks at once.
         let (coded, mark, together) = match &options.packing {
-            Packing::Codec(codec) => (Coded { number: *codec as u8, ..Coded::default() }, 0, 1),
+            Packing::Codec(codec) => {
+                let stages = Stages { codec: *codec, filters: options.filters.len() };
+                (Coded { number: stages.number(), ..Coded::default() }, 0, 1)
+            }
             Packing::Coder(coder) => {
                 let (coded, mark) = sink.share(coder, options)?;
                 (coded, mark, LANES)

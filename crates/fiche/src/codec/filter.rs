@@ -51,6 +51,26 @@ impl Filter {
         if is_one { Ok(()) } else { Err(Error::invalid(what)) }
     }
 
+    /// As files have it.
+    pub(super) fn byte(self) -> u8 {
+        match self {
+            Filter::Shuffle(width) => width,
+            Filter::Bitshuffle(width) => 64 + width,
+            Filter::Delta(width) => 128 + width,
+        }
+    }
+
+    pub(super) fn from_byte(byte: u8) -> Option<Filter> {
+        let width = byte % 64;
+        let filter = match byte / 64 {
+            0 => Filter::Shuffle(width),
+            1 => Filter::Bitshuffle(width),
+            2 => Filter::Delta(width),
+            _ => return None,
+        };
+        filter.check().is_ok().then_some(filter)
+    }
+
     /// Filters bytes into as many. Takes a pass over memory, or two.
     ///
     /// # Panics

@@ -49,6 +49,7 @@ mod bzip2;
 pub mod chunks;
 pub mod deflate;
 pub mod filter;
+mod filtered;
 mod frame;
 pub mod lz4;
 #[cfg(feature = "lzma")]
@@ -64,6 +65,7 @@ use self::bewalgo::{Strictness, Width};
 use crate::error::{Error, Place, Result};
 use crate::pages::{Dst, Src};
 
+pub(crate) use filtered::{MAX_FILTERS, Stages, compress as compress_filtered};
 pub(crate) use zstd::{pack_section, unpack_section};
 
 /// A way to compress one block. The numbers are those of the file.
@@ -415,6 +417,8 @@ pub struct Scratch {
     copied: u64,
     /// Room for a block of which only the front is wanted.
     room: Vec<u8>,
+    /// What was filtered, and what is.
+    filtered: [Vec<u8>; 2],
     #[cfg(feature = "zlib")]
     deflate: deflate::State,
 }
