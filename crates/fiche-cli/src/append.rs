@@ -17,7 +17,7 @@ use crate::ui::{self, Failed, say};
 ///
 /// The archive is valid at every moment: interrupted, it is what it was. Names that
 /// it has already are refused, but folders may be added to. What is not asked for is
-/// as the archive was packed: method, level and block length.
+/// as the archive was packed: method, level, filters and block length.
 #[derive(clap::Args)]
 pub struct Args {
     /// The archive to add to
@@ -48,6 +48,10 @@ pub fn run(args: Args) -> Result<(), Failed> {
     let method = info.method.parse().unwrap_or(Method::Codec(Codec::Zstd));
     if let Method::Codec(codec) = method {
         like = like.codec(codec).level(info.level);
+        // A dictionary that is asked for now has none before it.
+        if !matches!(args.blocks.method, Some(Method::Coding(_))) {
+            like = like.filters(info.filters.iter().copied());
+        }
     }
     if info.block_bytes > 0 {
         like = like.block_len(usize::try_from(info.block_bytes).unwrap_or(usize::MAX));

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fiche::ReadAt;
+use fiche::codec::filter::Filter;
 use fiche::rlz::Dictionary;
 use fiche::streams;
 use serde_json::json;
@@ -49,6 +50,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
             "kind": "archive",
             "method": info.method,
             "level": info.level,
+            "filters": info.filters.iter().map(Filter::to_string).collect::<Vec<_>>(),
             "block_bytes": info.block_bytes,
             "logical_bytes": info.logical_bytes,
             "stored_bytes": info.stored_bytes,
@@ -83,7 +85,12 @@ pub fn run(args: Args) -> Result<(), Failed> {
     });
     let rows = [
         ("kind", "archive".to_owned()),
-        ("method", format!("{} {}, blocks of {}", info.method, info.level, show(info.block_bytes))),
+        ("method", {
+            let (method, level, block) = (&info.method, info.level, show(info.block_bytes));
+            let behind = if info.filters.is_empty() { "" } else { " behind " };
+            let filters: Vec<String> = info.filters.iter().map(Filter::to_string).collect();
+            format!("{method} {level}{behind}{}, blocks of {block}", filters.join(", "))
+        }),
         ("content", format!("{} bytes ({})", info.logical_bytes, show(info.logical_bytes))),
         (
             "file",

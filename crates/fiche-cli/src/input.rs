@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use fiche::archive::{Method, OpenOptions, Options, Reader, Split};
+use fiche::codec::Codec;
+use fiche::codec::filter::Filter;
 use fiche::rlz::Coding;
 use fiche::{FileSource, InFolder, ReadAt};
 
@@ -116,6 +118,10 @@ pub struct Blocks {
     /// rlz-zz and rlz-zzz 1 to 12, the primed ones 1 to 9, by default 9; zstd-dict 1 to 22, by default 12
     #[arg(long, short, allow_negative_numbers = true, value_name = "N")]
     pub level: Option<i32>,
+    /// For arrays of numbers, done to each block before its method: shuffle:BYTES, bitshuffle:BYTES or delta:BYTES,
+    /// with the bytes of a number; or up to three, as in delta:4,shuffle:4. The method is then zstd if none is said
+    #[arg(long, value_name = "FILTER", value_delimiter = ',')]
+    pub filter: Vec<Filter>,
     /// Length of a block, 1K to 16M, by default 16K: what a read decodes at least
     #[arg(long, short, value_name = "SIZE", value_parser = sizes::parse)]
     pub block: Option<u64>,
@@ -168,7 +174,16 @@ pub enum Align {
 impl Blocks {
     /// True when neither a method nor a dictionary is asked for.
     pub fn asks_for_nothing(&self) -> bool {
-        self.method.is_none() && !self.dictionary.is_given()
+        self.method.is_none() && self.filter.is_empty() && !self.dictionary.is_given()
+    }
+
+    /// The method that was asked for, or this one; but with a filter none that has a dictionary.
+    fn method(&self, usual: Method) -> Method {
+        let usual = match usual {
+            Method::Coding(_) if !self.filter.is_empty() => Method::Codec(Codec::Zstd),
+            usual => usual,
+        };
+        self.method.unwrap_or(usual)
     }
 
     /// What is packed of these inputs.
@@ -183,9 +198,13 @@ impl Blocks {
         &self,
         (method, level): (Method, Option<i32>),
     ) -> Result<Option<(Coding, Option<i32>)>, Failed> {
-        let level = self.level.or(if self.method.is_none() { level } else { None });
-        let method = self.method.unwrap_or(method);
+        let is_usual = self.method.is_none() && self.method(method) == method;
+        let level = self.level.or(if is_usual { level } else { None });
+        let method = self.method(method);
         match level.map_or(Ok(method), |level| method.at_level(level))? {
+            Method::Coding(_) if !self.filter.is_empty() => {
+                Err(Failed::usage("a filter goes with a method without a dictionary: see --method"))
+            }
             Method::Coding(coding) => Ok(Some((coding, level))),
             Method::Codec(_) if self.dictionary.is_given() => {
                 Err(Failed::usage("this method has no dictionary: see --method"))
@@ -202,6 +221,9 @@ impl Blocks {
         }
         if let Some(level) = self.level {
             options = options.level(level);
+        }
+        if !self.filter.is_empty() {
+            options = options.filters(self.filter.iter().copied());
         }
         if let Some(block) = self.block {
             options = options.block_len(usize::try_from(block).unwrap_or(usize::MAX));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fiche::ReadAt;
 use fiche::archive::{Method, Options};
 use fiche::codec::Codec;
+use fiche::codec::filter::Filter;
 use fiche::rlz::{Coding, Dictionary, Training};
 use pyo3::prelude::*;
 
@@ -32,6 +33,7 @@ enum Dict {
 pub struct Blocks {
     method: Option<Method>,
     level: Option<i32>,
+    filters: Vec<Filter>,
     dict: Dict,
     block: usize,
     align_records: bool,
@@ -40,12 +42,13 @@ pub struct Blocks {
 
 impl Blocks {
     pub fn new(
-        (method, level): (Option<&str>, Option<i32>),
+        (method, level, filters): (Option<&str>, Option<i32>, &[String]),
         (block, align_records): (usize, bool),
         dict: Option<&Bound<'_, PyAny>>,
         threads: Option<usize>,
     ) -> Result<Blocks> {
         let method = method.map(str::parse::<Method>).transpose()?;
+        let filters = filters.iter().map(|filter| filter.parse()).collect::<fiche::Result<_>>()?;
         let dict = match dict {
             None => Dict::Auto,
             Some(dict) => match dict.extract::<u64>() {
@@ -59,18 +62,25 @@ impl Blocks {
             },
         };
         let threads = self::threads(threads)?;
-        Ok(Blocks { method, level, dict, block, align_records, threads })
+        Ok(Blocks { method, level, filters, dict, block, align_records, threads })
     }
 
     /// True where nothing was said that needs content to learn from.
     pub fn asks_for_nothing(&self) -> bool {
-        self.method.is_none() && matches!(self.dict, Dict::Auto)
+        self.method.is_none() && self.filters.is_empty() && matches!(self.dict, Dict::Auto)
     }
 
     /// The coding and its level, if it is one; fails where a method has no such level, or no dictionary.
     fn coding(&self) -> fiche::Result<Option<(Coding, i32)>> {
-        let method = self.method.unwrap_or(Method::Coding(Coding::Hybrid));
+        let usual = match self.filters.is_empty() {
+            true => Method::Coding(Coding::Hybrid),
+            false => Method::Codec(Codec::Zstd),
+        };
+        let method = self.method.unwrap_or(usual);
         match self.level.map_or(Ok(method), |level| method.at_level(level))? {
+            Method::Coding(_) if !self.filters.is_empty() => Err(fiche::Error::Invalid {
+                what: "a filter goes with a method without a dictionary".into(),
+            }),
             Method::Coding(coding) => {
                 Ok(Some((coding, self.level.unwrap_or(coding.default_level()))))
             }
@@ -84,6 +94,7 @@ impl Blocks {
     fn plain(&self, codec: Codec) -> Options {
         let level = self.level.unwrap_or(codec.default_level());
         let options = Options::default().codec(codec).level(level).block_len(self.block);
+        let options = options.filters(self.filters.iter().copied());
         options.align_records(self.align_records).threads(self.threads)
     }
 

@@ -119,7 +119,7 @@ pub fn folder(
 
 #[pyfunction]
 #[pyo3(signature = (
-    input, output, *, method = None, level = None, block = 16 << 10, dict = None, records = "files",
+    input, output, *, method = None, level = None, filters = Vec::new(), block = 16 << 10, dict = None, records = "files",
     align_records = false, exclude = Vec::new(), keep_going = false, threads = None,
     overwrite = false, progress = None,
 ))]
@@ -130,6 +130,7 @@ pub fn pack<'py>(
     output: &Bound<'py, PyAny>,
     method: Option<&str>,
     level: Option<i32>,
+    filters: Vec<String>,
     block: usize,
     dict: Option<&Bound<'py, PyAny>>,
     records: &str,
@@ -141,7 +142,7 @@ pub fn pack<'py>(
     progress: Option<Py<PyAny>>,
 ) -> Result<Bound<'py, PyDict>> {
     let start = Instant::now();
-    let blocks = Blocks::new((method, level), (block, align_records), dict, threads)?;
+    let blocks = Blocks::new((method, level, &filters), (block, align_records), dict, threads)?;
     let split = match records {
         "files" => None,
         split => Some(split.parse::<Split>()?),

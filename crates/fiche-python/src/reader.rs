@@ -256,6 +256,8 @@ impl Reader {
         dict.set_item("kind", "archive")?;
         dict.set_item("method", info.method)?;
         dict.set_item("level", info.level)?;
+        let filters: Vec<String> = info.filters.iter().map(ToString::to_string).collect();
+        dict.set_item("filters", filters)?;
         for (name, value) in [
             ("block_bytes", info.block_bytes),
             ("logical_bytes", info.logical_bytes),

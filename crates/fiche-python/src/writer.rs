@@ -231,7 +231,7 @@ impl Writer {
 impl Writer {
     #[new]
     #[pyo3(signature = (
-        output, *, method = None, level = None, block = 16 << 10, dict = None, learn = None,
+        output, *, method = None, level = None, filters = Vec::new(), block = 16 << 10, dict = None, learn = None,
         align_records = false, threads = None, overwrite = false,
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are options with names")]
@@ -240,6 +240,7 @@ impl Writer {
         output: &Bound<'_, PyAny>,
         method: Option<&str>,
         level: Option<i32>,
+        filters: Vec<String>,
         block: usize,
         dict: Option<&Bound<'_, PyAny>>,
         learn: Option<&Bound<'_, PyAny>>,
@@ -247,7 +248,7 @@ impl Writer {
         threads: Option<usize>,
         overwrite: bool,
     ) -> Result<Writer> {
-        let blocks = Blocks::new((method, level), (block, align_records), dict, threads)?;
+        let blocks = Blocks::new((method, level, &filters), (block, align_records), dict, threads)?;
         let learn = learn_from(learn)?;
         let out = Out::create(output, overwrite)?;
         let archive = py.detach(|| Archive::new(out, blocks.options(&learn)?))?;

@@ -2,6 +2,7 @@
 
 import io
 import os
+import struct
 import threading
 
 import pytest
@@ -25,6 +26,24 @@ def test_a_writer_takes_bytes_and_files(tmp_path):
         writer.add("d", b"late")
     records = fiche.open(path).records
     assert (records["a"].read(), records[b"b\xff"].read(), len(records["c"])) == (b"first", b"second", 3_000_000)
+
+
+def test_numbers_are_filtered(tmp_path):
+    numbers = b"".join(struct.pack("<d", i / 8) for i in range(20_000))
+    path, plain = tmp_path / "a.fiche", tmp_path / "plain.fiche"
+    fiche.pack({"a": numbers}, plain, method="bewalgo64")
+    fiche.pack({"a": numbers}, path, method="bewalgo64", filters=["shuffle:8"])
+    assert path.stat().st_size < plain.stat().st_size
+    assert fiche.open(path).info()["filters"] == ["shuffle:8"]
+    assert fiche.open(path).records["a"].read() == numbers
+    with fiche.Writer(path, filters=("delta:8", "bitshuffle:8"), overwrite=True) as writer:
+        writer.add("a", numbers)
+    reader = fiche.open(path)
+    assert (reader.info()["method"], reader[81:99]) == ("zstd", numbers[81:99])
+    with pytest.raises(ValueError, match="filters are"):
+        fiche.pack({"a": numbers}, path, filters=["delta:3"], overwrite=True)
+    with pytest.raises(ValueError, match="without a dictionary"):
+        fiche.pack({"a": numbers}, path, method="hybrid", filters=["delta:4"], overwrite=True)
 
 
 def test_an_exception_leaves_no_archive(tmp_path):

@@ -431,6 +431,43 @@ fn appending_adds_and_leaves_what_was_there() {
 }
 
 #[test]
+fn numbers_are_filtered_before_their_method_and_what_is_appended_is_too() {
+    let place = Place::new();
+    let numbers = |from: u32| -> Vec<u8> {
+        (from..from + 30_000).flat_map(|i| ((i * 7 / 5) as f32).to_le_bytes()).collect()
+    };
+    fs::write(place.path("a"), numbers(0)).unwrap();
+    fs::write(place.path("b"), numbers(500_000)).unwrap();
+    let len = |name: &str| fs::metadata(place.path(name)).unwrap().len();
+    for method in ["bewalgo32", "bewalgo64", "lz4", "zstd"] {
+        place.ok(&["pack", "a", "-o", "plain.fiche", "--force", "--method", method]);
+        let filter = ["--method", method, "--filter", "delta:4,shuffle:4"];
+        place.ok(&[["pack", "a", "-o", "f.fiche", "--force"].as_slice(), &filter].concat());
+        assert!(len("f.fiche") < len("plain.fiche"), "{method}");
+        place.ok(&["append", "f.fiche", "b"]);
+        place.ok(&["verify", "f.fiche"]);
+        let shown = String::from_utf8(place.ok(&["info", "f.fiche"])).unwrap();
+        assert!(shown.contains(" behind delta:4, shuffle:4"), "{shown}");
+        assert_eq!(place.ok(&["cat", "f.fiche", "--record", "b"]), numbers(500_000));
+        let piece = place.ok(&["cat", "f.fiche", "--range", "50001+9"]);
+        assert_eq!(piece, numbers(0)[50_001..50_010]);
+    }
+    // Without a method it is zstd.
+    place.ok(&["pack", "a", "-o", "zstd.fiche", "--filter", "bitshuffle:4"]);
+    let shown = String::from_utf8(place.ok(&["info", "zstd.fiche"])).unwrap();
+    assert!(shown.contains("zstd 3 behind bitshuffle:4"), "{shown}");
+    let error = place.fails(2, &["pack", "a", "-o", "no.fiche", "--filter", "shuffle:99"]);
+    assert!(error.contains("filters are shuffle and bitshuffle"), "{error}");
+    let with = ["--filter", "shuffle:4", "--method", "hybrid"];
+    let error = place.fails(2, &[["pack", "a", "-o", "no.fiche"].as_slice(), &with].concat());
+    assert!(error.contains("without a dictionary"), "{error}");
+    let four = "delta:1,delta:1,delta:1,delta:1";
+    let error = place.fails(2, &["pack", "a", "-o", "no.fiche", "--filter", four]);
+    assert!(error.contains("three filters"), "{error}");
+    assert!(!place.path("no.fiche").exists());
+}
+
+#[test]
 fn an_append_that_is_cut_off_leaves_the_archive_as_it_was() {
     let place = Place::new();
     fs::write(place.path("a"), text(100_000, 1)).unwrap();

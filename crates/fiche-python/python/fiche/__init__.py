@@ -94,6 +94,7 @@ def pack(
     *,
     method=None,
     level=None,
+    filters=(),
     block=16 << 10,
     dict=None,
     records="files",
@@ -110,7 +111,9 @@ def pack(
     when all of it is, or a file object, which is written from its position on.
 
     `method` is one of hybrid (the default), rlz-uv, rlz-pv, rlz-zz, rlz-zzz, rlz-zz-primed, zlib-primed,
-    zstd-dict, zstd, zlib, lz4, lzma, bzip2 and copy, and `level` one that it has. `block` is what a
+    zstd-dict, zstd, zlib, lz4, lzma, bzip2, bewalgo32, bewalgo64 and copy, and `level` one that it has. `filters`, of up
+    to three, are for arrays of numbers, and with methods without a dictionary: "shuffle:4", "bitshuffle:4" and "delta:4",
+    with the bytes of a number; zstd is then the method where none is said. `block` is what a
     read decodes at least, in bytes. `dict` is "auto", "none", a size in bytes, or a dictionary
     file. `records` says what is a record: "files", or in them "lines", "json:FIELD", "mbox", "warc",
     "tar" or "fixed:BYTES"; with `align_records` blocks end where records do. What matches one of
@@ -134,6 +137,7 @@ def pack(
     options = {
         "method": method,
         "level": level,
+        "filters": list(filters),
         "block": block,
         "dict": dict,
         "records": records,

@@ -47,6 +47,7 @@ class _Info(TypedDict):
     kind: Literal["archive"]
     method: str
     level: int
+    filters: list[str]
     block_bytes: int
     logical_bytes: int
     stored_bytes: int
@@ -279,6 +280,7 @@ class Writer:
         *,
         method: str | None = None,
         level: int | None = None,
+        filters: Sequence[str] = (),
         block: int = ...,
         dict: str | int | os.PathLike[str] | None = None,
         learn: ReadableBuffer | Iterable[ReadableBuffer] | None = None,
@@ -315,6 +317,7 @@ def pack(
     *,
     method: str | None = None,
     level: int | None = None,
+    filters: Sequence[str] = (),
     block: int = ...,
     dict: str | int | os.PathLike[str] | None = None,
     records: str = "files",
