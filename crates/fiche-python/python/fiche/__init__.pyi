@@ -280,7 +280,7 @@ class Writer:
         *,
         method: str | None = None,
         level: int | None = None,
-        filters: Sequence[str] = (),
+        filters: Sequence[str] = ...,
         block: int = ...,
         dict: str | int | os.PathLike[str] | None = None,
         learn: ReadableBuffer | Iterable[ReadableBuffer] | None = None,
