@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::codec::{Codec, Scratch, bewalgo, lz4};
+use crate::codec::{Codec, Scratch};
 use crate::error::{Error, Place, Result};
 use crate::pages::{Dst, Segments, Src};
 
@@ -35,14 +35,9 @@ impl Codec {
         matches!(self, Codec::Lz4 | Codec::BeWalgo32 | Codec::BeWalgo64)
     }
 
-    /// Room for what a chunk becomes.
+    /// Room for what a chunk becomes: where there is none for all of it, less than there is, as that is taken as it is otherwise.
     fn room(self, len: usize) -> usize {
-        match self.width() {
-            Some(width) => bewalgo::bound(width, len),
-            None if self == Codec::Lz4 => lz4::bound(len),
-            // Less than there is, as that is taken as it is otherwise.
-            None => len.saturating_sub(1),
-        }
+        self.bound(len).unwrap_or(len.saturating_sub(1))
     }
 
     fn compress_chunk(self, level: i32, src: Src<'_>, scratch: &mut Scratch) -> Result<Vec<u8>> {

@@ -78,7 +78,7 @@ impl Stages {
         }
     }
 
-    /// As [`Codec::decompress_within`].
+    /// As [`Codec::try_decompress`].
     pub fn decompress_within(
         self,
         src: &[u8],
@@ -86,7 +86,7 @@ impl Stages {
         scratch: &mut Scratch,
     ) -> Result<Option<usize>> {
         match self.filters {
-            0 => self.codec.decompress_within(src.into(), dst.into(), scratch),
+            0 => self.codec.try_decompress(src.into(), dst.into(), scratch),
             _ => self.undo(src, dst, scratch),
         }
     }
@@ -106,7 +106,7 @@ impl Stages {
         let [mut from, mut to] = std::mem::take(&mut scratch.filtered);
         from.resize(dst.len().max(from.len()), 0);
         let room = &mut from[..dst.len()];
-        let decoded = self.codec.decompress_within(src.into(), room.into(), scratch);
+        let decoded = self.codec.try_decompress(src.into(), room.into(), scratch);
         if let Ok(Some(len)) = decoded {
             let (first, others) = filters.split_first().expect("there are some");
             for filter in others.iter().rev() {

@@ -195,6 +195,15 @@ impl Codec {
         }
     }
 
+    /// The most bytes that so many may become, of `lz4` and BeWalgo: with this room [`compress`](Codec::compress) gives a result. `None` of other codecs.
+    #[must_use]
+    pub fn bound(self, len: usize) -> Option<usize> {
+        match self.width() {
+            Some(width) => Some(bewalgo::bound(width, len)),
+            None => (self == Codec::Lz4).then(|| lz4::bound(len)),
+        }
+    }
+
     /// Compresses `src` into the front of `dst` and returns how many bytes that
     /// took, or `None` when `dst` has no room for them. The same input, level and
     /// room give the same bytes.
@@ -256,26 +265,44 @@ impl Codec {
     pub fn decompress(self, src: Src<'_>, dst: Dst<'_, '_>, scratch: &mut Scratch) -> Result<()> {
         let len = dst.len();
         match self.decompress_within(src, dst, scratch)? {
-            Some(done) if done == len => Ok(()),
+            done if done == len => Ok(()),
             _ => Err(Error::Corrupt { what: "stored block", at: Place::Pos(0) }),
         }
     }
 
-    /// Decodes `src` into the front of `dst`, and returns how many bytes that gave; `None` when
-    /// `src` is damaged or stands for more than `dst` has room for.
-    pub(crate) fn decompress_within(
+    /// Decodes `src` into the front of `dst`, and returns how many bytes that gave. `src` may hold anything.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when `src` is damaged or stands for more than `dst` has room for: of `lz4` and BeWalgo with what is wrong, and where in `src`;
+    /// [`Error::Unsupported`] when this build does not have the codec.
+    pub fn decompress_within(
+        self,
+        src: Src<'_>,
+        dst: Dst<'_, '_>,
+        scratch: &mut Scratch,
+    ) -> Result<usize> {
+        if let Some(width) = self.width() {
+            return bewalgo::decompress(width, Strictness::Strict, src, dst);
+        }
+        if self == Codec::Lz4 {
+            return lz4::decompress(src, dst);
+        }
+        let decoded = scratch
+            .in_one_piece(src, dst, |src, dst, scratch| self.decompress_slice(src, dst, scratch))?;
+        decoded.ok_or(Error::Corrupt { what: "stored block", at: Place::Pos(0) })
+    }
+
+    /// The same, where damage is `None`.
+    pub(crate) fn try_decompress(
         self,
         src: Src<'_>,
         dst: Dst<'_, '_>,
         scratch: &mut Scratch,
     ) -> Result<Option<usize>> {
-        if let Some(width) = self.width() {
-            return Ok(bewalgo::decompress(width, Strictness::Strict, src, dst).ok());
+        match self.decompress_within(src, dst, scratch) {
+            Err(Error::Corrupt { .. }) => Ok(None),
+            done => done.map(Some),
         }
-        if self == Codec::Lz4 {
-            return Ok(lz4::decompress(src, dst).ok());
-        }
-        scratch.in_one_piece(src, dst, |src, dst, scratch| self.decompress_slice(src, dst, scratch))
     }
 
     fn decompress_slice(

@@ -161,7 +161,7 @@ impl Column<'_> {
                         texts.truncate(start);
                         texts.resize(start + len, 0);
                         let (src, dst) = (frame.into(), texts.get_mut(start..)?.into());
-                        let done = Codec::Zstd.decompress_within(src, dst, codec).ok()?;
+                        let done = Codec::Zstd.try_decompress(src, dst, codec).ok()?;
                         if done != Some(len) {
                             return None;
                         }
