@@ -3,13 +3,13 @@
 PYTHON ?= python3
 VENV = target/venv
 
-.PHONY: demo test install lint unit features second-reader python wheel fuzz soak miri bench bench-deflate bench-rlz bench-archive bench-advise bench-remote bench-files bench-streams bench-extract bench-events bench-pages bench-counts bless clean
+.PHONY: demo test install lint unit features second-reader c install-c python wheel fuzz soak miri bench bench-deflate bench-rlz bench-archive bench-advise bench-remote bench-files bench-streams bench-extract bench-events bench-pages bench-counts bless clean
 
 demo:
 	cargo build --release -p fiche-cli
 	cargo run --release --quiet -p fiche --example demo -- target/demo
 
-test: install lint unit features second-reader python
+test: install lint unit features second-reader c python
 	fuzz/run.sh 10
 	@echo "everything passed"
 
@@ -37,6 +37,17 @@ second-reader:
 	    $(VENV)/bin/python crates/fiche/tests/second_reader.py --check golden/v1 && \
 	    $(VENV)/bin/python crates/fiche/tests/second_reader.py --refuse golden/bad; \
 	else echo "SKIP: the second reader: no Python environment"; fi
+
+# The C interface as people install it.
+c:
+	cargo build --quiet -p fiche-cli -p fiche-capi
+	crates/fiche-capi/tests/smoke.sh target/debug target/debug/fiche
+
+# Header, libraries and a file for pkg-config, below PREFIX; DESTDIR goes before it.
+PREFIX ?= /usr/local
+install-c:
+	cargo build --release --quiet -p fiche-capi
+	crates/fiche-capi/install.sh $(PREFIX) target/release
 
 # The Python package as people install it, and its tests against what was installed.
 python:
@@ -145,6 +156,7 @@ bench-counts:
 # Writes what is made from the code: docs/format.md, and golden files that are missing.
 bless:
 	FICHE_BLESS=1 cargo test --quiet -p fiche --test format_doc
+	FICHE_BLESS=1 cargo test --quiet -p fiche-capi
 	FICHE_BLESS=1 cargo test --quiet -p fiche --test readme
 	FICHE_BLESS=1 cargo test --quiet -p fiche --test golden good_files_read
 	FICHE_BLESS=1 cargo test --quiet -p fiche --test phrases --test events golden

@@ -28,6 +28,8 @@ need nginx nginx
 need pigz pigz
 need bgzip tabix
 need bsdcat libarchive-tools
+need pkg-config pkg-config
+need valgrind valgrind
 need "$python" python3
 
 if [ ! -x "$venv/bin/python" ] && command -v "$python" >/dev/null 2>&1; then

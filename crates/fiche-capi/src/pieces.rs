@@ -81,7 +81,7 @@ fn checked(places: Places) -> Result<Places, Failed> {
 ///
 /// # Safety
 /// The pieces are there, and nobody writes to them.
-pub(crate) unsafe fn with_src<R>(places: &Places, act: impl FnOnce(Src<'_>) -> R) -> R {
+pub(crate) unsafe fn with_src<R>(places: &[(*mut u8, usize)], act: impl FnOnce(Src<'_>) -> R) -> R {
     // SAFETY: as the caller promises.
     let slices = places.iter().map(|&(at, len)| unsafe { from_raw_parts(at.cast_const(), len) });
     let slices: Vec<&[u8]> = slices.collect();
@@ -96,7 +96,10 @@ pub(crate) unsafe fn with_src<R>(places: &Places, act: impl FnOnce(Src<'_>) -> R
 ///
 /// # Safety
 /// The pieces are there, none overlaps another, and nobody else reads or writes them.
-pub(crate) unsafe fn with_dst<R>(places: &Places, act: impl FnOnce(Dst<'_, '_>) -> R) -> R {
+pub(crate) unsafe fn with_dst<R>(
+    places: &[(*mut u8, usize)],
+    act: impl FnOnce(Dst<'_, '_>) -> R,
+) -> R {
     // SAFETY: as the caller promises.
     let slices = places.iter().map(|&(at, len)| unsafe { from_raw_parts_mut(at, len) });
     let mut slices: Vec<&mut [u8]> = slices.collect();
