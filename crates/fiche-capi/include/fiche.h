@@ -342,9 +342,9 @@ size_t fiche_bound(uint32_t codec,
  */
 enum fiche_status fiche_compress(uint32_t codec,
                                  int32_t level,
-                                 const iovec *src,
+                                 const struct iovec *src,
                                  size_t src_count,
-                                 const iovec *dst,
+                                 const struct iovec *dst,
                                  size_t dst_count,
                                  size_t *len,
                                  struct fiche_scratch *scratch);
@@ -373,9 +373,9 @@ enum fiche_status fiche_compress_pages(uint32_t codec,
  * As fiche_compress.
  */
 enum fiche_status fiche_decompress(uint32_t codec,
-                                   const iovec *src,
+                                   const struct iovec *src,
                                    size_t src_count,
-                                   const iovec *dst,
+                                   const struct iovec *dst,
                                    size_t dst_count,
                                    size_t *len,
                                    struct fiche_scratch *scratch);
@@ -403,10 +403,10 @@ enum fiche_status fiche_decompress_pages(uint32_t codec,
  * As fiche_compress.
  */
 enum fiche_status fiche_decompress_front(uint32_t codec,
-                                         const iovec *src,
+                                         const struct iovec *src,
                                          size_t src_count,
                                          size_t block_len,
-                                         const iovec *dst,
+                                         const struct iovec *dst,
                                          size_t dst_count,
                                          struct fiche_scratch *scratch);
 

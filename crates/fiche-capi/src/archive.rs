@@ -143,7 +143,8 @@ pub unsafe extern "C" fn fiche_archive_open(
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let beside = InFolder::new(folder.unwrap_or(Path::new(".")));
         let options = OpenOptions::default().resolve(Arc::new(beside));
-        let reader = options.open(Arc::new(FileSource::open(path)?))?;
+        let reader = FileSource::open(path).and_then(|source| options.open(Arc::new(source)));
+        let reader = reader.map_err(|error| Failed::from(error).at(path))?;
         *archive = Box::into_raw(Box::new(Archive(reader)));
         Ok(())
     })

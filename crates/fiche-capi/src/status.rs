@@ -4,6 +4,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
 use fiche::Error;
 
@@ -71,6 +72,11 @@ impl From<Error> for Failed {
 impl Failed {
     pub fn invalid(message: impl Into<String>) -> Failed {
         Failed { status: Status::Invalid, message: message.into() }
+    }
+
+    /// The same, with the file that it is about.
+    pub fn at(self, path: &Path) -> Failed {
+        Failed { message: format!("{}: {}", path.display(), self.message), ..self }
     }
 
     pub fn status(&self) -> Status {

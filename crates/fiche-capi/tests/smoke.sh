@@ -35,11 +35,11 @@ while [ $i -lt 30 ]; do
     i=$((i + 1))
 done
 cat "$here"/src/*.rs "$here"/include/fiche.h "$here"/../fiche/src/codec/*.rs >"$dir/files/source"
+name=files/source
 for method in hybrid lz4; do
     "$fiche" pack -q "$dir/files" -o "$dir/$method.fiche" --method $method
-    name=$("$fiche" ls "$dir/$method.fiche" | grep 'source$')
     if command -v valgrind >/dev/null 2>&1; then
-        valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite \
+        valgrind -q --error-exitcode=9 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite \
             "$dir/smoke" "$dir/$method.fiche" "$name" "$dir/files/source"
     else
         echo "SKIP: Valgrind on the C interface"
