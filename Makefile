@@ -48,6 +48,7 @@ PREFIX ?= /usr/local
 install-c:
 	cargo build --release --quiet -p fiche-capi
 	crates/fiche-capi/install.sh $(PREFIX) target/release
+	-strip --strip-debug $(DESTDIR)$(PREFIX)/lib/libfiche.a $(DESTDIR)$(PREFIX)/lib/libfiche.so
 
 # The Python package as people install it, and its tests against what was installed.
 python:

@@ -5,9 +5,9 @@
 #include <fiche.h>
 #include <stdio.h>
 
-static int failed(const char *what)
+static int failed(void)
 {
-    fprintf(stderr, "record: %s: %s\n", what, fiche_message());
+    fprintf(stderr, "record: %s\n", fiche_message());
     return 1;
 }
 
@@ -24,10 +24,10 @@ int main(int argc, char **argv)
         return 2;
     }
     if (fiche_archive_open(argv[1], &archive) != FICHE_STATUS_OK)
-        return failed(argv[1]);
+        return failed();
     if (fiche_archive_find(archive, argv[2], &number) != FICHE_STATUS_OK ||
         fiche_record_open(archive, number, &record) != FICHE_STATUS_OK) {
-        result = failed(argv[2]);
+        result = failed();
         fiche_archive_close(archive);
         return result;
     }
@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     for (at = 0; at < len && result == 0; at += sizeof buf) {
         size_t n = len - at < sizeof buf ? (size_t)(len - at) : sizeof buf;
         if (fiche_record_read(record, at, buf, n) != FICHE_STATUS_OK)
-            result = failed(argv[2]);
+            result = failed();
         else if (fwrite(buf, 1, n, stdout) != n) {
             perror("record: standard output");
             result = 1;
