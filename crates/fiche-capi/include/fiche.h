@@ -245,7 +245,8 @@ enum fiche_status fiche_archive_read(const struct fiche_archive *archive,
                                      size_t len);
 
 /**
- * Does many reads, ordered so that each block is decoded once, and writes to each its status. Fails with that of the first that failed.
+ * Does many reads, ordered so that each block is decoded once, and writes to each its status. Fails with that of the first that failed;
+ * with FICHE_STATUS_INVALID, before any is done and without a status for each, where a buffer is NULL that is to have bytes.
  *
  * # Safety
  * The archive is open, there are count reads, and each buffer has room, which is its own.
@@ -326,8 +327,8 @@ struct fiche_scratch *fiche_scratch_new(void);
 void fiche_scratch_free(struct fiche_scratch *scratch);
 
 /**
- * The most bytes that so many may become, of lz4 and BeWalgo: with this room compressing does not fail with FICHE_STATUS_NO_ROOM. 0 of other codecs, and for what is none:
- * what does not shrink is better stored as it is.
+ * The most bytes that so many may become, of lz4 and BeWalgo: with this room compressing does not fail with FICHE_STATUS_NO_ROOM. 0 of other codecs, of
+ * which what does not shrink is better stored as it is; of what is no codec, and of more bytes than memory has.
  */
 size_t fiche_bound(uint32_t codec,
                    size_t len);

@@ -224,7 +224,8 @@ pub unsafe extern "C" fn fiche_archive_read(
     })
 }
 
-/// Does many reads, ordered so that each block is decoded once, and writes to each its status. Fails with that of the first that failed.
+/// Does many reads, ordered so that each block is decoded once, and writes to each its status. Fails with that of the first that failed;
+/// with FICHE_STATUS_INVALID, before any is done and without a status for each, where a buffer is NULL that is to have bytes.
 ///
 /// # Safety
 /// The archive is open, there are count reads, and each buffer has room, which is its own.

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use fiche::codec::Codec as Method;
 use fiche::{Dst, Src};
 
-use crate::pieces::{Iovec, pages, segments, with_dst, with_src};
+use crate::pieces::{Iovec, Places, pages, segments, with_dst, with_src};
 use crate::status::{Failed, Status, given_mut, guard};
 
 /// The codecs. lz4, bewalgo32 and bewalgo64 read and write segments and pages where they lie; for the others bytes are copied into one piece, and out of it.
@@ -51,11 +51,12 @@ pub unsafe extern "C" fn fiche_scratch_free(scratch: *mut Scratch) {
     }
 }
 
-/// The most bytes that so many may become, of lz4 and BeWalgo: with this room compressing does not fail with FICHE_STATUS_NO_ROOM. 0 of other codecs, and for what is none:
-/// what does not shrink is better stored as it is.
+/// The most bytes that so many may become, of lz4 and BeWalgo: with this room compressing does not fail with FICHE_STATUS_NO_ROOM. 0 of other codecs, of
+/// which what does not shrink is better stored as it is; of what is no codec, and of more bytes than memory has.
 #[unsafe(no_mangle)]
 pub extern "C" fn fiche_bound(codec: u32, len: usize) -> usize {
-    method(codec).ok().and_then(|codec| codec.bound(len)).unwrap_or(0)
+    let codec = method(codec).ok().filter(|_| len <= isize::MAX as usize);
+    codec.and_then(|codec| codec.bound(len)).unwrap_or(0)
 }
 
 fn method(codec: u32) -> Result<Method, Failed> {
@@ -66,67 +67,60 @@ fn method(codec: u32) -> Result<Method, Failed> {
     })
 }
 
-/// Where pieces come from: what makes a list of them.
-type Places = Result<Vec<(*mut u8, usize)>, Failed>;
-
-/// Calls a function with both sides.
+/// Calls a function with both sides: of a stream, and of what it stands for.
 ///
 /// # Safety
 /// As [`with_src`] and [`with_dst`]; the scratch is null or nobody else's.
-unsafe fn with_both(
-    (src, dst): (Places, Places),
+unsafe fn with_both<T>(
+    src: &Places,
+    dst: &Places,
     scratch: *mut Scratch,
-    act: impl FnOnce(Src<'_>, Dst<'_, '_>, &mut fiche::codec::Scratch) -> Result<(), Failed>,
-) -> Result<(), Failed> {
-    let (src, dst) = (src?, dst?);
+    act: impl FnOnce(Src<'_>, Dst<'_, '_>, &mut fiche::codec::Scratch) -> T,
+) -> T {
     let mut own = fiche::codec::Scratch::default();
     // SAFETY: as the caller promises.
     let scratch = unsafe { scratch.as_mut() }.map_or(&mut own, |scratch| &mut scratch.0);
     // SAFETY: as the caller promises.
-    unsafe { with_src(&src, |src| with_dst(&dst, |dst| act(src, dst, scratch))) }
+    unsafe { with_src(src, |src| with_dst(dst, |dst| act(src, dst, scratch))) }
 }
 
-/// What `fiche_compress` and `fiche_compress_pages` do.
+/// Compresses, and says how much that gave.
 ///
 /// # Safety
 /// As [`with_both`]; `len` is null or can be written to.
 unsafe fn compress(
-    (codec, level): (u32, i32),
-    places: (Places, Places),
+    (codec, level): (Method, i32),
+    (src, dst): (Places, Places),
     len: *mut usize,
     scratch: *mut Scratch,
 ) -> Result<(), Failed> {
-    let codec = method(codec)?;
     // SAFETY: as the caller promises.
-    unsafe {
-        let len = given_mut(len, "len")?;
-        with_both(places, scratch, |src, dst, scratch| {
-            let done = codec.compress(level, src, dst, scratch)?;
-            *len = done.ok_or_else(Failed::no_room)?;
-            Ok(())
-        })
-    }
+    let len = unsafe { given_mut(len, "len") }?;
+    let act =
+        |src: Src<'_>, dst: Dst<'_, '_>, scratch: &mut _| codec.compress(level, src, dst, scratch);
+    // SAFETY: as the caller promises.
+    *len = unsafe { with_both(&src, &dst, scratch, act) }?.ok_or_else(Failed::no_room)?;
+    Ok(())
 }
 
-/// What `fiche_decompress` and `fiche_decompress_pages` do.
+/// Decodes, and says how much that gave.
 ///
 /// # Safety
 /// As [`compress`].
 unsafe fn decompress(
-    codec: u32,
-    places: (Places, Places),
+    codec: Method,
+    (src, dst): (Places, Places),
     len: *mut usize,
     scratch: *mut Scratch,
 ) -> Result<(), Failed> {
-    let codec = method(codec)?;
     // SAFETY: as the caller promises.
-    unsafe {
-        let len = given_mut(len, "len")?;
-        with_both(places, scratch, |src, dst, scratch| {
-            *len = codec.decompress_within(src, dst, scratch)?;
-            Ok(())
-        })
-    }
+    let len = unsafe { given_mut(len, "len") }?;
+    let act = |src: Src<'_>, dst: Dst<'_, '_>, scratch: &mut _| {
+        codec.decompress_within(src, dst, scratch)
+    };
+    // SAFETY: as the caller promises.
+    *len = unsafe { with_both(&src, &dst, scratch, act) }?;
+    Ok(())
 }
 
 /// Compresses segments into the front of other segments, and says in len how many bytes that took. The same bytes come of the same content, codec, level and room, however they lie.
@@ -147,9 +141,10 @@ pub unsafe extern "C" fn fiche_compress(
     scratch: *mut Scratch,
 ) -> Status {
     guard(|| {
+        let codec = method(codec)?;
         // SAFETY: as the caller promises.
         unsafe {
-            let places = (segments(src, src_count), segments(dst, dst_count));
+            let places = (segments(src, src_count)?, segments(dst, dst_count)?);
             compress((codec, level), places, len, scratch)
         }
     })
@@ -172,9 +167,10 @@ pub unsafe extern "C" fn fiche_compress_pages(
     scratch: *mut Scratch,
 ) -> Status {
     guard(|| {
+        let codec = method(codec)?;
         // SAFETY: as the caller promises; what is read is not written to.
         unsafe {
-            let places = (pages(src.cast(), src_len, shift), pages(dst, dst_len, shift));
+            let places = (pages(src.cast(), src_len, shift)?, pages(dst, dst_len, shift)?);
             compress((codec, level), places, len, scratch)
         }
     })
@@ -196,9 +192,10 @@ pub unsafe extern "C" fn fiche_decompress(
     scratch: *mut Scratch,
 ) -> Status {
     guard(|| {
+        let codec = method(codec)?;
         // SAFETY: as the caller promises.
         unsafe {
-            let places = (segments(src, src_count), segments(dst, dst_count));
+            let places = (segments(src, src_count)?, segments(dst, dst_count)?);
             decompress(codec, places, len, scratch)
         }
     })
@@ -220,9 +217,10 @@ pub unsafe extern "C" fn fiche_decompress_pages(
     scratch: *mut Scratch,
 ) -> Status {
     guard(|| {
+        let codec = method(codec)?;
         // SAFETY: as the caller promises; what is read is not written to.
         unsafe {
-            let places = (pages(src.cast(), src_len, shift), pages(dst, dst_len, shift));
+            let places = (pages(src.cast(), src_len, shift)?, pages(dst, dst_len, shift)?);
             decompress(codec, places, len, scratch)
         }
     })
@@ -247,12 +245,14 @@ pub unsafe extern "C" fn fiche_decompress_front(
         let codec = method(codec)?;
         // SAFETY: as the caller promises.
         unsafe {
-            let places = (segments(src, src_count), segments(dst, dst_count));
-            with_both(places, scratch, |src, dst, scratch| {
-                Ok(codec.decompress_front(src, block_len, dst, scratch)?)
-            })
+            let (src, dst) = (segments(src, src_count)?, segments(dst, dst_count)?);
+            with_both(&src, &dst, scratch, |src, dst, scratch| {
+                codec.decompress_front(src, block_len, dst, scratch)
+            })?;
+            Ok(())
         }
     })
 }
 
+// The numbers are those of the library.
 const _: () = assert!(Method::ALL.len() == 8 && Codec::Bewalgo64 as u8 == Method::BeWalgo64 as u8);

@@ -33,7 +33,7 @@ unsafe fn elements<'a, T>(array: *const T, count: usize, what: &str) -> Result<&
 }
 
 /// Where pieces are, and how long: those without bytes are left out.
-type Places = Vec<(*mut u8, usize)>;
+pub(crate) type Places = Vec<(*mut u8, usize)>;
 
 /// Pieces of a list of segments.
 ///
@@ -58,7 +58,7 @@ pub(crate) unsafe fn pages(
     if shift > 30 {
         return Err(Failed::invalid("pages have 2 to the power of 30 bytes at most"));
     }
-    let size = 1 << shift;
+    let size = 1usize << shift;
     // SAFETY: as the caller promises.
     let list = unsafe { elements(pages, len.div_ceil(size), "pages") }?;
     let place = |(i, page): (usize, &*mut c_void)| (page.cast(), (len - (i << shift)).min(size));

@@ -1,6 +1,4 @@
-/* Everything that fiche.h has, as C sees it: smoke ARCHIVE NAME FILE, where FILE is what the record NAME holds, and the last of two dozen
- * records or more.
- */
+/* Everything that fiche.h has, as C sees it: smoke ARCHIVE NAME FILE, for an archive of at least two dozen records, of which NAME holds what FILE does. */
 #include <fiche.h>
 #include <errno.h>
 #include <pthread.h>
@@ -94,6 +92,9 @@ static void archives(const char *path, const char *name, const struct bytes *wan
     OK(fiche_archive_read(archive, 50, back, 100));
     CHECK(memcmp(back, pieces[2] + 50, 50) == 0 && memcmp(back + 50, pieces[0], 50) == 0);
     OK(fiche_archive_read_many(archive, NULL, 0));
+    CHECK(fiche_archive_read_many(archive, NULL, 1) == FICHE_STATUS_INVALID);
+    reads[2].buf = NULL;
+    CHECK(fiche_archive_read_many(archive, reads, 3) == FICHE_STATUS_INVALID);
     OK(fiche_archive_read(archive, fiche_archive_len(archive), NULL, 0));
     CHECK(fiche_archive_read(archive, 0, NULL, 1) == FICHE_STATUS_INVALID);
 
@@ -226,6 +227,7 @@ static void codecs(const struct bytes *content)
     CHECK(fiche_compress(8, 1, &one, 1, &to, 1, &n, scratch) == FICHE_STATUS_UNSUPPORTED);
     CHECK(fiche_compress(256, 1, &one, 1, &to, 1, &n, scratch) == FICHE_STATUS_UNSUPPORTED);
     CHECK(fiche_compress_pages(FICHE_CODEC_LZ4, 1, pages, len, spread, room, 60, &n, scratch) == FICHE_STATUS_INVALID);
+    CHECK(fiche_bound(FICHE_CODEC_LZ4, SIZE_MAX) == 0 && fiche_bound(FICHE_CODEC_BEWALGO32, SIZE_MAX) == 0);
     CHECK(fiche_bound(8, 100) == 0 && fiche_bound(FICHE_CODEC_LZ4, 100) > 100);
     fiche_scratch_free(scratch);
     fiche_scratch_free(NULL);

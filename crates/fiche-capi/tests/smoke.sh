@@ -5,7 +5,7 @@ set -eu
 built=$1
 fiche=$2
 here=$(cd "$(dirname "$0")/.." && pwd)
-for program in cc pkg-config; do
+for program in cc c++ pkg-config; do
     command -v "$program" >/dev/null 2>&1 || { echo "SKIP: the C interface: no $program"; exit 0; }
 done
 dir=$(mktemp -d)

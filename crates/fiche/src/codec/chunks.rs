@@ -32,7 +32,7 @@ pub struct Table {
 impl Codec {
     /// True where a stream may be longer than what it stands for, and is a stream still, as it is a part of others.
     fn is_always_a_stream(self) -> bool {
-        matches!(self, Codec::Lz4 | Codec::BeWalgo32 | Codec::BeWalgo64)
+        self.bound(0).is_some()
     }
 
     /// Room for what a chunk becomes: where there is none for all of it, less than there is, as that is taken as it is otherwise.
