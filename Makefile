@@ -86,7 +86,7 @@ miri:
 
 # DATA is a file or a folder. Add ARGS=--index for an archive of 2^26 blocks; for bench-rlz, --points for
 # reads of a few bytes, --reads for reads of 16 KiB beside zstd and hybrid,
-# --packing for how fast these pack, --dict=4,16,64 for the dictionary's size in MiB.
+# --packing for how fast these pack, --dict=4,16,64 for the dictionary's size in MiB, --only=lz4,hybrid-4 for some methods.
 bench:
 	cargo bench --quiet -p fiche --bench archive -- $(ARGS) $(DATA)
 

@@ -22,8 +22,21 @@ use fiche::{FileSource, ReadAt};
 const BLOCK: usize = 16 << 10;
 /// Of each data set so many blocks are factored and read, at places that are not evenly spaced.
 const BLOCKS: usize = 1024;
+/// What is read for a few bytes.
+const POINT_METHODS: [(&str, Coding, i32); 5] = [
+    ("rlz-uv", Coding::Uv, 0),
+    ("rlz-pv", Coding::Pv, 0),
+    ("hybrid 2", Coding::Fast, 2),
+    ("hybrid 4", Coding::Fast, 4),
+    ("hybrid 9", Coding::Hybrid, 9),
+];
 /// Reads of a few bytes.
 const POINTS: usize = 200_000;
+
+/// True for methods of a list, in which `hybrid 4` is `hybrid-4`, and for all where that is empty.
+fn is_wanted(method: &str, only: &[&str]) -> bool {
+    only.is_empty() || only.contains(&method.replace(' ', "-").as_str())
+}
 
 /// Blocks of the data, one of each equal part, at a random place in it.
 fn some_blocks(data: &[u8]) -> Vec<&[u8]> {
@@ -186,13 +199,12 @@ fn points(name: &str, data: &[u8], coder: &Arc<Coder>, len: usize) {
         ("lz4 archive in memory".into(), through(open(Arc::new(lz4)), few)),
         ("zstd 19 archive in memory".into(), through(open(Arc::new(zstd)), few)),
     ];
-    let coding = coder.coding();
-    group(&format!("{name} {len} bytes at random places {coding}"), "M/s", cases);
+    group(&format!("{name} {len} bytes at random places"), "M/s", cases);
 }
 
-/// Reads of 16 KiB (aligned and not) and of 128 bytes through archives in memory, without a cache: what has
-/// a dictionary has the same one. Sizes are those of the archives.
-fn reads(name: &str, data: &[u8], dictionary: &Arc<Dictionary>) {
+/// Reads of 16 KiB (aligned and not) and of 64 to 256 bytes through archives in memory, without a cache: what has
+/// a dictionary has the same one. Sizes are those of the archives. `only` some methods, or all.
+fn reads(name: &str, data: &[u8], dictionary: &Arc<Dictionary>, only: &[&str]) {
     let pack = |options: Options| {
         let options = options.block_len(BLOCK).threads(2);
         let mut writer = Writer::new(Vec::new(), options).expect("options");
@@ -204,22 +216,24 @@ fn reads(name: &str, data: &[u8], dictionary: &Arc<Dictionary>) {
         let coder = coder.learn(&data, BLOCK).expect("reading memory");
         pack(Options::default().coder(Arc::new(coder)))
     };
-    let files = [
-        ("zstd-dict 19", with(Coding::ZstdDict, 19)),
-        ("hybrid 9", with(Coding::Hybrid, 9)),
-        ("hybrid 5", with(Coding::Hybrid, 5)),
-        ("hybrid 4", with(Coding::Hybrid, 4)),
-        ("hybrid 2", with(Coding::Hybrid, 2)),
-        ("rlz-pv", with(Coding::Pv, 0)),
-        ("zstd 19", pack(Options::default().codec(Codec::Zstd).level(19))),
-        ("lz4", pack(Options::default().codec(Codec::Lz4))),
+    let methods: [(&str, &dyn Fn() -> Vec<u8>); 8] = [
+        ("zstd-dict 19", &|| with(Coding::ZstdDict, 19)),
+        ("hybrid 9", &|| with(Coding::Hybrid, 9)),
+        ("hybrid 5", &|| with(Coding::Hybrid, 5)),
+        ("hybrid 4", &|| with(Coding::Hybrid, 4)),
+        ("hybrid 2", &|| with(Coding::Hybrid, 2)),
+        ("rlz-pv", &|| with(Coding::Pv, 0)),
+        ("zstd 19", &|| pack(Options::default().codec(Codec::Zstd).level(19))),
+        ("lz4", &|| pack(Options::default().codec(Codec::Lz4))),
     ];
+    let files = methods.into_iter().filter(|(name, _)| is_wanted(name, only));
+    let files: Vec<(&str, Vec<u8>)> = files.map(|(name, file)| (name, file())).collect();
     for (method, file) in &files {
         let percent = 100.0 * file.len() as f64 / data.len() as f64;
         println!("{name} size,{method},{percent:.3},%,,");
     }
     let open = |file: Vec<u8>| OpenOptions::default().cache(0).open(Arc::new(file)).expect("open");
-    let readers = files.map(|(method, file)| (method, open(file)));
+    let readers: Vec<_> = files.into_iter().map(|(method, file)| (method, open(file))).collect();
     const READS: u64 = 10_000;
     for (what, len, align) in [
         ("16 KiB, aligned", BLOCK, BLOCK as u64),
@@ -290,6 +304,8 @@ fn main() {
         .split(',')
         .map(|mebibytes| mebibytes.parse().expect("mebibytes"))
         .collect();
+    let only = args.iter().find_map(|arg| arg.strip_prefix("--only="));
+    let only: Vec<&str> = only.map_or(Vec::new(), |only| only.split(',').collect());
     let has = |what: &str| args.iter().any(|arg| arg == what);
     println!("experiment,case,value,unit,time ratio to the first,checksum");
     for path in args.iter().filter(|arg| !arg.starts_with("--")) {
@@ -303,9 +319,9 @@ fn main() {
             let dictionary = Arc::new(sampling.run(&data).expect("a sample"));
             if has("--reads") {
                 let few = &data[..data.len().min(64 << 20)];
-                reads(&format!("{name} even"), few, &dictionary);
+                reads(&format!("{name} even"), few, &dictionary, &only);
                 let chosen = sampling.clone().cover(true).run(&data).expect("samples");
-                reads(&format!("{name} cover"), few, &Arc::new(chosen));
+                reads(&format!("{name} cover"), few, &Arc::new(chosen), &only);
                 continue;
             }
             if has("--packing") {
@@ -314,9 +330,16 @@ fn main() {
             }
             let coder = |coding| Arc::new(Coder::new(coding, dictionary.clone()).expect("a coder"));
             if has("--points") {
-                for coding in [Coding::Uv, Coding::Pv] {
+                let few = &data[..data.len().min(64 << 20)];
+                for (method, coding, level) in POINT_METHODS {
+                    if !is_wanted(method, &only) {
+                        continue;
+                    }
+                    let coder =
+                        Coder::with_level(coding, level, dictionary.clone()).expect("a coder");
+                    let coder = Arc::new(coder.learn(&few, BLOCK).expect("reading memory"));
                     for len in [64, 256] {
-                        points(&name, &data[..data.len().min(64 << 20)], &coder(coding), len);
+                        points(&format!("{name} {method}"), few, &coder, len);
                     }
                 }
                 continue;

@@ -35,7 +35,7 @@ pub(super) fn decode_block(
     shared: &Shared,
     block: &Block,
     stored: &[u8],
-    begin: Begin,
+    begin: Begin<'_>,
     buf: &mut [u8],
     scratch: &mut Decoding,
     is_verified: bool,
@@ -64,7 +64,7 @@ fn decode_bytes(
     shared: &Shared,
     block: &Block,
     bytes: &[u8],
-    begin: Begin,
+    begin: Begin<'_>,
     buf: &mut [u8],
     scratch: &mut Decoding,
 ) -> Result<()> {

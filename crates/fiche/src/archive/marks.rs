@@ -1,56 +1,110 @@
-//! Marks: where factors begin in blocks that lie in memory and are read again and again.
+//! Marks: where factors and tokens begin in blocks that lie in memory and are read again and again.
 //!
 //! To read a few bytes of an `rlz-uv` or `rlz-pv` block is to add up the lengths of the factors before
 //! them. A mark keeps what that came to, for a place in every KiB of content: a read begins at one, and
-//! knows where to look before it has looked at anything else.
+//! knows where to look before it has looked at anything else. In a `hybrid-fast` block a read goes on to
+//! what its bytes were copied from, from place to place; there is a mark for every 256 bytes.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::archive::shared::Shared;
 use crate::blocks::{Block, CHECKSUM};
 use crate::processor::prefetch;
 use crate::rlz::Coding;
-use crate::rlz::coder::Mark;
+use crate::rlz::coder::{Begin, KEPT_BITS, KEPT_STEP, Kept, Mark};
 
-/// Bytes of content for each mark.
+/// Bytes of content for each mark of a factor.
 const STEP: u64 = 1024;
-/// Marks that are taken from memory at once.
+/// Words that are taken from memory at once.
 const PAGE: u64 = 1 << 14;
-/// Pages that are kept at most: 32 MiB of memory, for 4 GiB of content.
+/// Pages of each kind that are kept at most: 32 MiB of memory, for 4 GiB of content that has factors, and one that
+/// has tokens.
 const MOST_PAGES: usize = 256;
-/// Content that has marks, in pages: the first TiB. What a file says of its length takes no memory.
+/// Content that has marks, in pages: the first TiB, or quarter of it. What a file says of its length takes no memory.
 const END: u64 = 1 << 16;
 /// Each number of a mark takes so many bits: a longer block has no marks.
 const BITS: u32 = 20;
 
 type Page = Box<[AtomicU64]>;
 
-/// The marks of an archive; none until the first block is noted.
+/// A word for every `STEP` bytes of content, 0 where it is not known; none until the first block is noted.
 #[derive(Default)]
-pub(super) struct Marks {
+struct Words<const STEP: u64> {
     pages: OnceLock<Vec<OnceLock<Page>>>,
     taken: AtomicUsize,
 }
 
+impl<const STEP: u64> Words<STEP> {
+    /// Asks for the memory where the word of this byte of the content is.
+    #[inline(always)]
+    fn ask(&self, offset: u64) {
+        if let Some(page) = self.page(offset / STEP / PAGE) {
+            prefetch(page, (offset / STEP % PAGE) as usize);
+        }
+    }
+
+    fn page(&self, number: u64) -> Option<&Page> {
+        self.pages.get()?.get(number as usize)?.get()
+    }
+
+    /// The page of a slot, taken from memory unless that is too much.
+    fn take(&self, slot: u64, content_len: u64) -> Option<&Page> {
+        let pages = content_len.div_ceil(STEP * PAGE).min(END);
+        let pages = self.pages.get_or_init(|| (0..pages).map(|_| OnceLock::new()).collect());
+        let page = pages.get((slot / PAGE) as usize)?;
+        if page.get().is_none() && self.taken.fetch_add(1, Ordering::Relaxed) >= MOST_PAGES {
+            self.taken.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(page.get_or_init(|| (0..PAGE).map(|_| AtomicU64::new(0)).collect()))
+    }
+
+    /// Those of a block, and where in it the first one is. `None` where there are none, or in two pages.
+    #[inline(always)]
+    fn of(&self, block: &Block) -> Option<(&[AtomicU64], usize)> {
+        let (first, end) = (block.offset.div_ceil(STEP), (block.offset + block.len).div_ceil(STEP));
+        let slots = (first % PAGE) as usize..((first % PAGE) + end.checked_sub(first)?) as usize;
+        let words = self.page(first / PAGE)?.get(slots)?;
+        Some((words, (first * STEP - block.offset) as usize))
+    }
+}
+
+/// The marks of an archive.
+#[derive(Default)]
+pub(super) struct Marks {
+    factors: Words<STEP>,
+    tokens: Words<{ KEPT_STEP as u64 }>,
+}
+
 impl Marks {
-    /// True until the first block is noted.
-    pub fn is_empty(&self) -> bool {
-        self.pages.get().is_none()
+    /// True until the first block with factors is noted.
+    pub fn has_no_factors(&self) -> bool {
+        self.factors.pages.get().is_none()
     }
 
     /// Asks for the memory where the mark before this byte of the content is.
     #[inline(always)]
     pub fn ask(&self, offset: u64) {
-        if let Some(page) = self.page(offset / STEP / PAGE) {
-            prefetch(page, (offset / STEP % PAGE) as usize);
-        }
+        self.factors.ask(offset);
+        self.tokens.ask(offset);
+    }
+
+    /// What is known where a read of a block begins.
+    #[inline(always)]
+    pub fn begin(&self, block: &Block, start: usize) -> Begin<'_> {
+        let is_fast = block.coded.number == Coding::Fast as u8;
+        let kept = if is_fast { self.tokens.of(block) } else { None };
+        let kept = kept.map(|(words, first)| Kept { words, first }).filter(|kept| kept.has(start));
+        let mark = if is_fast { None } else { self.before(block, start) };
+        Begin { at: start, mark, kept }
     }
 
     /// The last mark that is known before byte `start` of a block.
     #[inline(always)]
     pub fn before(&self, block: &Block, start: usize) -> Option<Mark> {
         let slot = (block.offset + start as u64) / STEP;
-        let word = self.page(slot / PAGE)?[(slot % PAGE) as usize].load(Ordering::Relaxed);
+        let word = self.factors.page(slot / PAGE)?[(slot % PAGE) as usize].load(Ordering::Relaxed);
         // Near its start the mark is that of the block before.
         if word == 0 || slot * STEP < block.offset {
             return None;
@@ -67,23 +121,44 @@ impl Marks {
 
     /// Notes the marks of a block that has been verified, if its coding has them and there is one before
     /// byte `start` of it.
-    pub fn note(&self, block: &Block, start: usize, stored: &[u8], content_len: u64) {
+    pub fn note(
+        &self,
+        block: &Block,
+        start: usize,
+        stored: &[u8],
+        content_len: u64,
+        shared: &Shared,
+    ) {
         let bytes = &stored[..stored.len().saturating_sub(CHECKSUM)];
-        let has_marks = Coding::from_number(block.coded.number).is_some_and(Coding::has_marks);
         let is_raw = bytes.len() as u64 == block.len;
-        if !has_marks || Marks::is_near(block, start) || is_raw || block.len >> BITS != 0 {
+        match Coding::from_number(block.coded.number) {
+            Some(Coding::Fast) if !is_raw && block.len >> KEPT_BITS == 0 => {
+                let first = block.offset.div_ceil(KEPT_STEP as u64);
+                let page = self.tokens.take(first, content_len);
+                if let (Some(_), Some((words, first)), Ok(shared)) =
+                    (page, self.tokens.of(block), shared.of(block.coded))
+                {
+                    Coding::keep(shared, bytes, Kept { words, first });
+                }
+            }
+            Some(coding) if coding.has_marks() && !is_raw => {
+                self.note_factors(block, start, bytes, content_len);
+            }
+            _ => {}
+        }
+    }
+
+    fn note_factors(&self, block: &Block, start: usize, bytes: &[u8], content_len: u64) {
+        if Marks::is_near(block, start) || block.len >> BITS != 0 {
             return;
         }
-        let pages = content_len.div_ceil(STEP * PAGE).min(END);
-        let pages = self.pages.get_or_init(|| (0..pages).map(|_| OnceLock::new()).collect());
         let mut slot = block.offset.div_ceil(STEP);
-        let page_of = |slot: u64| self.take(pages.get((slot / PAGE) as usize)?);
-        if page_of(slot).is_none() {
+        if self.factors.take(slot, content_len).is_none() {
             return;
         }
         let first = (slot * STEP - block.offset) as usize;
         Coding::marks(bytes, block.len as usize, first, STEP as usize, |mark| {
-            if let Some(page) = page_of(slot) {
+            if let Some(page) = self.factors.take(slot, content_len) {
                 let parts = [mark.at, mark.left, mark.start];
                 let word = parts.iter().rev().fold(1, |word, &part| word << BITS | part as u64);
                 let word = word << 3 | mark.count as u64;
@@ -91,19 +166,6 @@ impl Marks {
             }
             slot += 1;
         });
-    }
-
-    fn page(&self, number: u64) -> Option<&Page> {
-        self.pages.get()?.get(number as usize)?.get()
-    }
-
-    /// A page, taken from memory unless that is too much.
-    fn take<'a>(&self, page: &'a OnceLock<Page>) -> Option<&'a Page> {
-        if page.get().is_none() && self.taken.fetch_add(1, Ordering::Relaxed) >= MOST_PAGES {
-            self.taken.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
-        Some(page.get_or_init(|| (0..PAGE).map(|_| AtomicU64::new(0)).collect()))
     }
 }
 
@@ -132,6 +194,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::archive::reader::Inner;
     use crate::archive::{OpenOptions, Options, Reader, Writer};
     use crate::error::Error;
     use crate::io::ReadAt;
@@ -172,6 +235,11 @@ mod tests {
             (Coding::Pv, 1100, 50_000),
             (Coding::Uv, 1024, 50_000),
             (Coding::Pv, 2 << 20, 3 << 20),
+            (Coding::Fast, 16 << 10, 200_000),
+            (Coding::Fast, 1100, 50_000),
+            (Coding::Fast, 1024, 20_000),
+            (Coding::Fast, 1 << KEPT_BITS, 3 << KEPT_BITS),
+            (Coding::Fast, (1 << KEPT_BITS) - 1, 400_000),
         ] {
             let content = content(len);
             let reader = archive(coding, block_len, &content);
@@ -200,8 +268,12 @@ mod tests {
                     }
                 }
             }
-            let marks = &reader.inner().marks;
-            assert_eq!(marks.taken.load(Ordering::Relaxed) > 0, block_len < 1 << BITS);
+            let Marks { factors, tokens } = &reader.inner().marks;
+            let taken = [&factors.taken, &tokens.taken].map(|n| n.load(Ordering::Relaxed) > 0);
+            let bits = if coding == Coding::Fast { KEPT_BITS } else { BITS };
+            let has_any = block_len < 1 << bits;
+            let is_fast = coding == Coding::Fast;
+            assert_eq!(taken, [has_any && !is_fast, has_any && is_fast], "{coding} {block_len}");
         }
     }
 
@@ -217,7 +289,7 @@ mod tests {
         }
         stored.extend([0; 8 + CHECKSUM]);
         let marks = Marks::default();
-        marks.note(&block, 9000, &stored, 1 << 20);
+        marks.note(&block, 9000, &stored, 1 << 20, &reader.inner().shared);
         let next = Block { number: 1, offset: block.len, ..block };
         for start in (0..block.len as usize).step_by(100) {
             assert_eq!(marks.before(&next, start), None);
@@ -233,19 +305,73 @@ mod tests {
         assert_eq!(marks.before(&short, 1400), None);
     }
 
+    /// Tokens of a block that say less than it has, or more, or lead outside.
+    #[test]
+    fn hostile_tokens_mark_none_but_their_block() {
+        let reader = archive(Coding::Fast, 16 << 10, &content(100_000));
+        let shared = &reader.inner().shared;
+        let block = reader.inner().block_at(0).unwrap();
+        let all = reader.inner().source.as_bytes().unwrap();
+        let stored = &all[block.pos as usize..block.end() as usize];
+        let mut random = Random(3);
+        for _ in 0..300 {
+            let mut stored = stored.to_vec();
+            for _ in 0..random.below(40) {
+                let at = random.below(stored.len() as u64) as usize;
+                stored[at] = random.below(256) as u8;
+            }
+            let marks = Marks::default();
+            // Its neighbours begin where no word does.
+            let block = Block { offset: 16_300, ..block };
+            marks.note(&block, 9000, &stored, 1 << 20, shared);
+            let before = Block { offset: 0, len: 16_300, ..block };
+            let next = Block { number: 1, offset: block.offset + block.len, ..block };
+            for start in (KEPT_STEP..16_300).step_by(100) {
+                assert!(marks.begin(&before, start).kept.is_none());
+                assert!(marks.begin(&next, start).kept.is_none());
+            }
+            let mut buf = [0; 100];
+            for start in (0..16_200).step_by(90) {
+                // Any answer will do, as nothing here looks at a checksum.
+                let begin = marks.begin(&block, start);
+                let mut scratch = Default::default();
+                let shared = shared.of(block.coded).unwrap();
+                let bytes = &stored[..stored.len() - CHECKSUM];
+                let len = block.len as usize;
+                let _ = crate::rlz::coder::decode(
+                    Coding::Fast,
+                    shared,
+                    bytes,
+                    len,
+                    begin,
+                    &mut buf,
+                    &mut scratch,
+                );
+            }
+        }
+    }
+
     #[test]
     fn memory_for_marks_has_an_end() {
-        let reader = archive(Coding::Uv, 16 << 10, &content(100_000));
-        let block = reader.inner().block_at(0).unwrap();
-        let stored =
-            &reader.inner().source.as_bytes().unwrap()[block.pos as usize..block.end() as usize];
-        let marks = Marks::default();
-        for page in 0..2 * MOST_PAGES as u64 {
-            let block = Block { offset: page * STEP * PAGE, ..block };
-            marks.note(&block, 3 * STEP as usize, stored, u64::MAX);
-            assert_eq!(marks.before(&block, 3 * STEP as usize).is_some(), page < MOST_PAGES as u64);
+        for (coding, step) in [(Coding::Uv, STEP), (Coding::Fast, KEPT_STEP as u64)] {
+            let reader = archive(coding, 16 << 10, &content(100_000));
+            let Inner { source, shared, .. } = reader.inner();
+            let block = reader.inner().block_at(0).unwrap();
+            let stored = &source.as_bytes().unwrap()[block.pos as usize..block.end() as usize];
+            let (marks, start) = (Marks::default(), 3 * STEP as usize);
+            for page in 0..2 * MOST_PAGES as u64 {
+                let block = Block { offset: page * step * PAGE, ..block };
+                marks.note(&block, start, stored, u64::MAX, shared);
+                let begin = marks.begin(&block, start);
+                let is_known = begin.mark.is_some() || begin.kept.is_some();
+                assert_eq!(is_known, page < MOST_PAGES as u64, "{coding}");
+            }
+            let Marks { factors, tokens } = &marks;
+            let pages = factors.pages.get().or(tokens.pages.get()).unwrap();
+            assert_eq!(pages.len() as u64, END);
+            let taken =
+                factors.taken.load(Ordering::Relaxed) + tokens.taken.load(Ordering::Relaxed);
+            assert_eq!(taken, MOST_PAGES);
         }
-        assert_eq!(marks.pages.get().unwrap().len() as u64, END);
-        assert_eq!(marks.taken.load(Ordering::Relaxed), MOST_PAGES);
     }
 }

@@ -27,7 +27,9 @@ impl Inner {
     /// Answers those of the reads in `order` that are short, in blocks that lie in memory and were verified
     /// before, and takes them out of it. What cannot be read stays.
     pub fn read_points(&self, reads: &mut [(u64, &mut [u8])], order: &mut Vec<usize>) {
-        let Some(all) = self.source.as_bytes().filter(|_| !self.marks.is_empty()) else { return };
+        let Some(all) = self.source.as_bytes().filter(|_| !self.marks.has_no_factors()) else {
+            return;
+        };
         let mut pending: [Pending; GROUP] = Default::default();
         let mut done = vec![false; reads.len()];
         let mut points: Vec<Point<'_>> = Vec::with_capacity(GROUP);
@@ -44,7 +46,7 @@ impl Inner {
             });
             for (point, pending) in points.iter().zip(&mut pending) {
                 let Ok(shared) = self.shared.of(point.block.coded) else { continue };
-                let begin = Begin { at: point.start, mark: point.mark };
+                let begin = Begin { at: point.start, mark: point.mark, kept: None };
                 let (block_len, len) = (point.block.len as usize, reads[point.read].1.len());
                 let started = pending.start(
                     point.coding,

@@ -18,7 +18,6 @@ use crate::envelope::{HEADER_LEN, Kind as SectionKind, Section, SectionRef};
 use crate::error::{Error, Place, Result};
 use crate::io::{ReadAt, within};
 use crate::records::{Entry, Index, Kind};
-use crate::rlz::coder::Begin;
 use crate::rlz::{Coding, Dictionary};
 use crate::wire::Digest;
 
@@ -369,12 +368,14 @@ impl Inner {
             // On its way while the mark is: what is known then is asked for exactly.
             coding.ask(stored, start, block.len as usize);
         }
-        let mark = if is_verified { self.marks.before(block, start) } else { None };
-        let begin = Begin { at: start, mark };
+        let begin = match is_verified {
+            true => self.marks.begin(block, start),
+            false => start.into(),
+        };
         decode_block(&self.shared, block, stored, begin, buf, decode, is_verified)?;
-        if is_verified && mark.is_none() {
+        if is_verified && begin.mark.is_none() && begin.kept.is_none() {
             // What is read a second time may well be read a third time.
-            self.marks.note(block, start, stored, self.footer.len);
+            self.marks.note(block, start, stored, self.footer.len, &self.shared);
         } else if stays && !is_verified {
             self.verified.set(block.number, self.footer.blocks);
         } else if has_pieces

@@ -40,6 +40,7 @@ use crate::codec;
 use crate::codec::Codec;
 use crate::error::{Error, Result};
 use crate::parallel::default_threads;
+pub(crate) use crate::rlz::hybrid::fast::{KEPT_BITS, Kept, STEP as KEPT_STEP};
 use crate::rlz::hybrid::{self, Finder};
 pub(crate) use crate::rlz::matcher::LANES;
 use crate::rlz::matcher::{Factor, Matcher};
@@ -171,6 +172,11 @@ impl Coding {
     /// True where marks say where factors begin.
     pub(crate) fn has_marks(self) -> bool {
         matches!(self, Coding::Uv | Coding::Pv)
+    }
+
+    /// Notes where the tokens of a `Fast` block are.
+    pub(crate) fn keep(shared: Shared<'_>, stored: &[u8], kept: Kept<'_>) {
+        hybrid::fast::keep(shared.dictionary, shared.tokens(), stored, kept);
     }
 
     /// Asks for what a read of a block at `start` most probably needs.
@@ -576,16 +582,18 @@ impl Shared<'_> {
     }
 }
 
-/// Where a read of a block begins, and a factor that is known to begin there or before.
+/// Where a read of a block begins, and what is known of the block: a factor that begins there or before, or where
+/// tokens are.
 #[derive(Clone, Copy)]
-pub(crate) struct Begin {
+pub(crate) struct Begin<'a> {
     pub at: usize,
     pub mark: Option<Mark>,
+    pub kept: Option<Kept<'a>>,
 }
 
-impl From<usize> for Begin {
-    fn from(at: usize) -> Begin {
-        Begin { at, mark: None }
+impl From<usize> for Begin<'_> {
+    fn from(at: usize) -> Self {
+        Begin { at, mark: None, kept: None }
     }
 }
 
@@ -599,7 +607,7 @@ pub(crate) fn decode(
     shared: Shared<'_>,
     stored: &[u8],
     block_len: usize,
-    begin: Begin,
+    begin: Begin<'_>,
     dst: &mut [u8],
     scratch: &mut Scratch,
 ) -> Result<Option<()>> {
@@ -615,7 +623,7 @@ pub(crate) fn decode(
             hybrid::decode(dictionary, shared.hybrid(), stored, block_len, piece, scratch)
         }
         Coding::Fast => {
-            let piece = (start, dst);
+            let piece = (start, dst, begin.kept);
             hybrid::fast::decode(dictionary, shared.tokens(), stored, block_len, piece, scratch)
         }
         #[cfg(feature = "zlib")]

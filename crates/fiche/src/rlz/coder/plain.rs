@@ -63,7 +63,7 @@ pub(super) fn decode_uv(
     dictionary: &Dictionary,
     stored: &[u8],
     block_len: usize,
-    (begin, dst): (Begin, &mut [u8]),
+    (begin, dst): (Begin<'_>, &mut [u8]),
     scratch: &mut Scratch,
 ) -> Option<()> {
     let piece = Factors::of(stored, block_len, begin, dst.len(), 32, &mut scratch.lens)?;
@@ -74,7 +74,7 @@ pub(super) fn decode_pv(
     dictionary: &Dictionary,
     stored: &[u8],
     block_len: usize,
-    (begin, dst): (Begin, &mut [u8]),
+    (begin, dst): (Begin<'_>, &mut [u8]),
     scratch: &mut Scratch,
 ) -> Option<()> {
     let width = width(dictionary.len()) as usize;
@@ -99,7 +99,7 @@ impl Pending {
         dictionary: &Dictionary,
         stored: &[u8],
         block_len: usize,
-        begin: Begin,
+        begin: Begin<'_>,
         len: usize,
     ) -> Option<()> {
         let width = if coding == Coding::Uv { 32 } else { width(dictionary.len()) as usize };
@@ -244,7 +244,7 @@ impl<'a> Factors<'a> {
     fn of(
         stored: &'a [u8],
         block_len: usize,
-        Begin { at: start, mark }: Begin,
+        Begin { at: start, mark, .. }: Begin<'_>,
         len: usize,
         width: usize,
         lens_out: &mut Vec<u32>,

@@ -14,15 +14,19 @@
 //! how far back in the block the match starts. To go on with the distance of the match before counts
 //! as if the dictionary stood before the block. A match lies wholly in the dictionary or wholly in the block.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::decode::Copy;
 use super::kernel;
-use super::tokens::{Counts, Entry, Kind, NEAR_BITS, Speller, Sums, TOKENS, Tokens};
+use super::tokens::{Counts, Entry, Kind, NEAR_BITS, Speller, TOKENS, Tokens};
 use super::{Parse, Sequence};
 use crate::processor::prefetch;
 use crate::rlz::Dictionary;
 use crate::rlz::coder::Scratch;
 use crate::wire::{Put, Take, load_u32};
 
+/// Bytes that come from memory at once.
+const LINE: usize = 64;
 /// Tokens that are read before the first of them is copied.
 const BATCH: usize = 1024;
 /// Before the first match.
@@ -173,20 +177,29 @@ impl<'a> Fields<'a> {
     /// had as many: they are all needed, and far from one another.
     #[inline(always)]
     fn ask_ahead(&self, start: usize, block_len: usize) {
-        const LINE: usize = 64;
-        /// More than these the processor asks for by itself.
-        const LINES: usize = 16;
+        /// Of longer blocks the nearest have to do.
+        const MOST: usize = 32;
         let place = |len: usize| len * start / block_len.max(1);
-        for line in (0..=place(self.tokens.len()) / LINE + 1).take(LINES) {
-            prefetch(self.tokens, line * LINE);
-        }
-        for (field, len) in [(self.offsets, self.offset_size), (self.literals, self.literal_count)]
-        {
-            let at = place(len);
-            for line in [at.saturating_sub(LINE), at, at + LINE] {
-                prefetch(field, line);
+        // Copies lead to any token before, and to its offset.
+        for (field, len) in [(self.tokens, self.tokens.len()), (self.offsets, self.offset_size)] {
+            for line in (0..=place(len) / LINE + 1).rev().take(MOST) {
+                prefetch(field, line * LINE);
             }
         }
+        let at = place(self.literal_count);
+        for line in [at.saturating_sub(LINE), at, at + LINE] {
+            prefetch(self.literals, line);
+        }
+    }
+
+    /// Asks for the stored bytes up to what the front needs of the last field. They are read in three places at once, and of
+    /// each the processor foresees no more than the page it is in.
+    fn ask_for_front(&self, end: usize, block_len: usize) {
+        /// Of longer blocks the start has to do.
+        const MOST: usize = 16 << 10;
+        let front = self.tokens.len() * end / block_len.max(1);
+        let len = self.literals.len() - self.tokens.len() + front;
+        (0..len.min(MOST)).step_by(LINE).for_each(|line| prefetch(self.literals, line));
     }
 
     /// The offset at a place that has so many bits; any, where there is none.
@@ -212,7 +225,7 @@ impl<'a> Fields<'a> {
 pub(super) struct Room {
     sequences: Vec<Sequence>,
     front: Vec<u8>,
-    marks: Vec<Sums>,
+    noted: Vec<Cursor>,
 }
 
 /// How long the block is, as far as its tokens say; at most `limit`.
@@ -238,17 +251,34 @@ pub(in crate::rlz) fn decode(
     tokens: Option<&Tokens>,
     stored: &[u8],
     block_len: usize,
-    (start, dst): (usize, &mut [u8]),
+    (start, dst, kept): (usize, &mut [u8], Option<Kept<'_>>),
     scratch: &mut Scratch,
 ) -> Option<()> {
     let (tokens, fields) = (tokens?, Fields::of(stored)?);
     let room = &mut scratch.hybrid.fast;
-    if (1..=POINT).contains(&dst.len()) && dst.len() * 8 < block_len {
+    let len = dst.len();
+    if (1..=POINT).contains(&len) && len * 8 < block_len {
         let far_len = offset_len(dictionary.len());
+        let entries = tokens.entries(far_len);
+        let Room { noted, front, .. } = &mut *room;
         fields.ask_ahead(start, block_len);
-        let point = Point { dictionary, far_len, tokens, fields: &fields };
-        if let Some(done) = point.read(start, dst, &mut room.marks) {
-            return done;
+        let known = match kept.filter(|kept| kept.has(start)) {
+            Some(kept) => Known::Kept(kept),
+            None => {
+                noted.clear();
+                note(tokens, far_len, fields.tokens, 0, start + 1, |_, cursor| noted.push(cursor));
+                Known::Noted(noted)
+            }
+        };
+        front.resize(front.len().max(len + SOME), 0);
+        let point = Point { dictionary, entries, fields: &fields, known };
+        match point.read(start, len, front) {
+            Ok(()) => {
+                dst.copy_from_slice(&front[..len]);
+                return Some(());
+            }
+            Err(Left::Bad) => return None,
+            Err(Left::Long) => {}
         }
     }
     let Room { sequences, front, .. } = room;
@@ -280,6 +310,7 @@ fn decode_front<const KERNEL: bool>(
     let end = dst.len();
     let entries = tokens.entries(offset_len(dictionary.len()));
     let mut progress = Progress::default();
+    fields.ask_for_front(end, block_len);
     // It adds to addresses what may have 32 bits.
     if KERNEL && usize::BITS == 64 {
         progress = kernel::tokens(entries, fields, dictionary.padded(), dst);
@@ -370,182 +401,293 @@ impl Reader<'_> {
 
 /// A read of more bytes decodes the block up to there.
 const POINT: usize = 1024;
-/// Tokens between two marks.
-const STEP: usize = 16;
+/// Bytes of content for each place that is noted.
+pub(crate) const STEP: usize = 256;
+/// Tokens that are added up at once while places are noted.
+const CHUNK: usize = 8;
 /// A match whose text is a copy of a copy: so many of them are followed.
 const DEPTH: u32 = 24;
 /// Tokens that are looked at for a distance.
 const BACK: usize = 256;
+/// What is copied at once.
+const SOME: usize = 32;
+
+/// A token, and what is before it: text, literals and bytes of offsets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Cursor {
+    token: u32,
+    text: u32,
+    literals: u32,
+    offset: u32,
+}
+
+/// Each number of a cursor that is kept takes so many bits, as blocks do for which any is; and how far its text is before the place.
+pub(crate) const KEPT_BITS: u32 = 17;
+const SKIP_BITS: u32 = 10;
+
+impl Cursor {
+    /// Behind its token.
+    #[inline(always)]
+    fn behind(self, Entry { literals, len, bytes, .. }: Entry) -> Cursor {
+        let (literals, len) = (u32::from(literals), u32::from(len));
+        Cursor {
+            token: self.token + 1,
+            text: self.text + literals + len,
+            literals: self.literals + literals,
+            offset: self.offset + u32::from(bytes),
+        }
+    }
+
+    /// The token of byte `at`, as a word that is not 0; `None` where its numbers have too many bits.
+    fn kept(self, at: u32) -> Option<u64> {
+        let parts = [self.offset, self.literals, self.token];
+        let skip = u64::from(at - self.text);
+        let is_small = parts.iter().all(|&part| part >> KEPT_BITS == 0) && skip >> SKIP_BITS == 0;
+        let word = parts.iter().fold(0, |word, &part| word << KEPT_BITS | u64::from(part));
+        is_small.then_some((word << SKIP_BITS | skip) << 1 | 1)
+    }
+
+    /// The same again.
+    #[inline(always)]
+    fn of(word: u64, at: u32) -> Option<Cursor> {
+        let skip = (word >> 1) as u32 & ((1 << SKIP_BITS) - 1);
+        let part =
+            |i: u32| (word >> (1 + SKIP_BITS + i * KEPT_BITS)) as u32 & ((1 << KEPT_BITS) - 1);
+        let text = at.checked_sub(skip).filter(|_| word != 0)?;
+        Some(Cursor { token: part(0), text, literals: part(1), offset: part(2) })
+    }
+}
+
+/// Where tokens begin in a block: a word for byte `first`, and for each `STEP` bytes from there on.
+#[derive(Clone, Copy)]
+pub(crate) struct Kept<'a> {
+    pub words: &'a [AtomicU64],
+    pub first: usize,
+}
+
+impl Kept<'_> {
+    #[inline(always)]
+    fn before(&self, at: usize) -> Option<Cursor> {
+        let Some(i) = at.checked_sub(self.first) else { return Some(Cursor::default()) };
+        let word = self.words.get(i / STEP)?.load(Ordering::Relaxed);
+        Cursor::of(word, (self.first + i / STEP * STEP) as u32)
+    }
+
+    /// True where the place before this byte is known.
+    pub fn has(&self, at: usize) -> bool {
+        self.before(at).is_some()
+    }
+}
+
+/// Notes places of a block that was verified.
+pub(in crate::rlz) fn keep(
+    dictionary: &Dictionary,
+    tokens: Option<&Tokens>,
+    stored: &[u8],
+    kept: Kept<'_>,
+) {
+    let (Some(tokens), Some(fields)) = (tokens, Fields::of(stored)) else { return };
+    let Some(last) = kept.words.len().checked_sub(1) else { return };
+    let mut words = kept.words.iter();
+    let far_len = offset_len(dictionary.len());
+    let entries = tokens.entries(far_len);
+    let end = kept.first + last * STEP + 1;
+    note(tokens, far_len, fields.tokens, kept.first, end, |at, mut cursor| {
+        while let Some(&token) = fields.tokens.get(cursor.token as usize)
+            && let behind = cursor.behind(entries[usize::from(token)])
+            && behind.text <= at
+        {
+            cursor = behind;
+        }
+        if let (Some(word), Some(kept)) = (words.next(), cursor.kept(at)) {
+            word.store(kept, Ordering::Relaxed);
+        }
+    });
+}
+
+/// A token not far before byte `first`, and before every one `STEP` bytes further, until `end`.
+#[inline(always)]
+fn note(
+    tokens: &Tokens,
+    far_len: usize,
+    said: &[u8],
+    first: usize,
+    end: usize,
+    mut put: impl FnMut(u32, Cursor),
+) {
+    let (mut at, end) = (first as u32, end as u32);
+    let mut cursor = Cursor::default();
+    for chunk in said.chunks(CHUNK) {
+        let sums = tokens.sum(chunk);
+        let next = Cursor {
+            token: cursor.token + chunk.len() as u32,
+            text: cursor.text + sums.text as u32,
+            literals: cursor.literals + sums.literals as u32,
+            offset: cursor.offset + 2 * sums.near as u32 + (far_len * sums.far) as u32,
+        };
+        while at < next.text {
+            if at >= end {
+                return;
+            }
+            put(at, cursor);
+            at += STEP as u32;
+        }
+        cursor = next;
+    }
+}
+
+/// The places that a read knows: those that are kept, or were noted for it.
+enum Known<'a> {
+    Kept(Kept<'a>),
+    Noted(&'a [Cursor]),
+}
 
 /// Reads a few bytes: finds the token that has them, and follows it where it leads.
 struct Point<'a> {
     dictionary: &'a Dictionary,
-    far_len: usize,
-    tokens: &'a Tokens,
+    entries: &'a [Entry; TOKENS],
     fields: &'a Fields<'a>,
+    known: Known<'a>,
 }
 
-/// A token, and what all before it add up to.
-#[derive(Clone, Copy)]
-struct Cursor {
-    token: usize,
-    before: Sums,
-}
-
-impl Sums {
-    #[inline(always)]
-    fn plus(self, other: Sums) -> Sums {
-        Sums {
-            text: self.text + other.text,
-            literals: self.literals + other.literals,
-            near: self.near + other.near,
-            far: self.far + other.far,
-        }
-    }
+/// Why a piece was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// It would take too long.
+    Long,
+    /// It cannot be done.
+    Bad,
 }
 
 impl Point<'_> {
-    /// Fills `dst` with the bytes from `start` on. `None` where that would take too long,
-    /// `Some(None)` where it cannot be done.
-    fn read(&self, start: usize, dst: &mut [u8], marks: &mut Vec<Sums>) -> Option<Option<()>> {
-        let end = start + dst.len();
-        marks.clear();
-        let mut sum = Sums::default();
-        for chunk in self.fields.tokens.chunks(STEP) {
-            marks.push(sum);
-            sum = sum.plus(self.tokens.sum(chunk));
-            if sum.text >= end {
-                break;
-            }
-        }
-        let mut budget = 8 * dst.len();
-        self.copy(start, dst, marks, DEPTH, &mut budget)
+    /// Fills the front of `room`, which has [`SOME`] bytes more, with so many from `start` on.
+    fn read(&self, start: usize, len: usize, room: &mut [u8]) -> Result<(), Left> {
+        debug_assert!(room.len() >= len + SOME);
+        let mut budget = 8 * len;
+        self.fill(room, 0, start, len, DEPTH, &mut budget)
     }
 
     /// The token in which the byte at `start` of the block is.
     #[inline(always)]
-    fn seek(&self, start: usize, marks: &[Sums]) -> Option<Cursor> {
-        let mark = marks.partition_point(|mark| mark.text <= start).checked_sub(1)?;
-        let mut cursor = Cursor { token: mark * STEP, before: marks[mark] };
+    fn seek(&self, start: usize) -> Result<Cursor, Left> {
+        let mut cursor = match self.known {
+            Known::Kept(kept) => kept.before(start).ok_or(Left::Long)?,
+            Known::Noted(noted) => *noted.get(start / STEP).ok_or(Left::Bad)?,
+        };
         loop {
-            let next = self.next(cursor)?;
-            if next.before.text > start {
-                return Some(cursor);
+            let next = cursor.behind(self.entry(cursor)?);
+            if next.text as usize > start {
+                return Ok(cursor);
             }
             cursor = next;
         }
     }
 
     #[inline(always)]
-    fn next(&self, cursor: Cursor) -> Option<Cursor> {
-        let token = self.tokens.get(*self.fields.tokens.get(cursor.token)?);
-        let own = Sums {
-            text: token.text(),
-            literals: token.literals.into(),
-            near: usize::from(token.kind == Kind::Near),
-            far: usize::from(token.kind == Kind::Far),
-        };
-        Some(Cursor { token: cursor.token + 1, before: cursor.before.plus(own) })
+    fn entry(&self, cursor: Cursor) -> Result<Entry, Left> {
+        let token = *self.fields.tokens.get(cursor.token as usize).ok_or(Left::Bad)?;
+        Ok(self.entries[usize::from(token)])
     }
 
-    /// What is read for a token.
+    /// Where the match of a token starts, counted from the front of the dictionary, with the block behind it, if that
+    /// begins at `at` there.
     #[inline(always)]
-    fn offset(&self, cursor: Cursor, bits: u8) -> u32 {
-        let before = usize::from(NEAR_BITS / 8) * cursor.before.near;
-        self.fields.offset(before + self.far_len * cursor.before.far, bits)
-    }
-
-    /// The distance of a token's match. `None` where it is too far to look for.
-    #[inline(always)]
-    fn distance(&self, mut cursor: Cursor) -> Option<u32> {
-        for _ in 0..BACK {
-            let token = self.tokens.get(self.fields.tokens[cursor.token]);
-            let at = cursor.before.text + usize::from(token.literals);
-            match token.kind {
-                Kind::Near => return Some(self.offset(cursor, NEAR_BITS)),
-                Kind::Far => {
-                    let behind = (self.dictionary.len() + at) as u32;
-                    return Some(behind.wrapping_sub(self.offset(cursor, 8 * self.far_len as u8)));
-                }
-                Kind::None | Kind::Again => {}
-            }
-            let Some(token) = cursor.token.checked_sub(1) else { return Some(FIRST_DISTANCE) };
-            let before = self.tokens.get(self.fields.tokens[token]);
-            cursor.token = token;
-            cursor.before.text -= before.text();
-            cursor.before.near -= usize::from(before.kind == Kind::Near);
-            cursor.before.far -= usize::from(before.kind == Kind::Far);
+    fn source(&self, mut cursor: Cursor, entry: Entry, at: usize) -> Result<usize, Left> {
+        let Entry { bits, .. } = entry;
+        let value = self.fields.offset(cursor.offset as usize, bits);
+        if bits > NEAR_BITS {
+            return Ok(value as usize);
         }
-        None
+        if bits == NEAR_BITS {
+            return at.checked_sub(value as usize).ok_or(Left::Bad);
+        }
+        // The distance of the match before.
+        for _ in 0..BACK {
+            let Some(token) = cursor.token.checked_sub(1) else {
+                return at.checked_sub(FIRST_DISTANCE as usize).ok_or(Left::Bad);
+            };
+            cursor.token = token;
+            let Entry { literals, len, bits, bytes } = self.entry(cursor)?;
+            cursor.offset = cursor.offset.wrapping_sub(bytes.into());
+            cursor.text = cursor.text.wrapping_sub(u32::from(literals) + u32::from(len));
+            if bits > 0 {
+                let value = self.fields.offset(cursor.offset as usize, bits);
+                let distance = match bits > NEAR_BITS {
+                    true => {
+                        let place = cursor.text as usize + usize::from(literals);
+                        ((self.dictionary.len() + place) as u32).wrapping_sub(value)
+                    }
+                    false => value,
+                };
+                return at.checked_sub(distance as usize).ok_or(Left::Bad);
+            }
+        }
+        Err(Left::Long)
     }
 
-    fn copy(
+    /// Fills `room[to..to + len]` with the text from `start` on. What is behind may be overwritten.
+    fn fill(
         &self,
+        room: &mut [u8],
+        to: usize,
         start: usize,
-        dst: &mut [u8],
-        marks: &[Sums],
+        len: usize,
         depth: u32,
         budget: &mut usize,
-    ) -> Option<Option<()>> {
-        let Some(mut cursor) = self.seek(start, marks) else { return Some(None) };
+    ) -> Result<(), Left> {
+        let dictionary_len = self.dictionary.len();
+        let mut cursor = self.seek(start)?;
         let mut done = 0;
         loop {
-            let token = self.tokens.get(self.fields.tokens[cursor.token]);
+            let entry = self.entry(cursor)?;
             // Bytes of the token that are before what is wanted.
-            let mut skip = start + done - cursor.before.text;
-            let literals = usize::from(token.literals);
-            if let Some(left) = literals.checked_sub(skip) {
-                let from = cursor.before.literals + skip;
-                let now = left.min(dst.len() - done);
+            let mut skip = start + done - cursor.text as usize;
+            let literals = usize::from(entry.literals);
+            if skip < literals {
+                let from = cursor.literals as usize + skip;
+                let now = (literals - skip).min(len - done);
                 if from + now > self.fields.literal_count {
-                    return Some(None);
+                    return Err(Left::Bad);
                 }
-                copy_some(&self.fields.literals[from..], &mut dst[done..], now);
+                copy_some(&self.fields.literals[from..], &mut room[to + done..], now);
                 done += now;
                 skip = literals;
             }
             let skip = skip - literals;
-            let now = (usize::from(token.len) - skip).min(dst.len() - done);
+            let now = (usize::from(entry.len) - skip).min(len - done);
             if now > 0 {
-                let distance = self.distance(cursor)? as usize;
-                let at = cursor.before.text + literals;
-                let Some(from) = (self.dictionary.len() + at).checked_sub(distance) else {
-                    return Some(None);
-                };
-                match from.checked_sub(self.dictionary.len()) {
-                    None if from + usize::from(token.len) > self.dictionary.len() => {
-                        return Some(None);
+                let at = cursor.text as usize + literals;
+                let from = self.source(cursor, entry, dictionary_len + at)?;
+                match from.checked_sub(dictionary_len) {
+                    None if from + usize::from(entry.len) > dictionary_len => {
+                        return Err(Left::Bad);
                     }
                     None => {
-                        copy_some(&self.dictionary.padded()[from + skip..], &mut dst[done..], now);
+                        let text = &self.dictionary.padded()[from + skip..];
+                        copy_some(text, &mut room[to + done..], now);
                     }
-                    Some(from) if from >= at => return Some(None),
+                    Some(from) if from >= at => return Err(Left::Bad),
                     Some(from) => {
                         let from = from + skip;
                         // What is before the piece is to be found first, the rest is in it.
                         let before = start.saturating_sub(from).min(now);
                         if before > 0 {
-                            let depth = depth.checked_sub(1)?;
-                            *budget = budget.checked_sub(before)?;
-                            let dst = &mut dst[done..done + before];
-                            if self.copy(from, dst, marks, depth, budget)?.is_none() {
-                                return Some(None);
-                            }
+                            let depth = depth.checked_sub(1).ok_or(Left::Long)?;
+                            *budget = budget.checked_sub(before).ok_or(Left::Long)?;
+                            self.fill(room, to + done, from, before, depth, budget)?;
                         }
-                        for k in before..now {
-                            dst[done + k] = dst[from + k - start];
+                        if before < now {
+                            let source = to + from + before - start;
+                            copy_again(room, source, to + done + before, now - before);
                         }
                     }
                 }
                 done += now;
             }
-            if done == dst.len() {
-                return Some(Some(()));
+            if done == len {
+                return Ok(());
             }
-            cursor = match self.next(cursor) {
-                Some(next) if next.token < self.fields.tokens.len() => next,
-                _ => return Some(None),
-            };
+            cursor = cursor.behind(entry);
         }
     }
 }
@@ -553,10 +695,19 @@ impl Point<'_> {
 /// Copies the first bytes; where there is room for it, as if they were as many as most are.
 #[inline(always)]
 fn copy_some(from: &[u8], to: &mut [u8], len: usize) {
-    const SOME: usize = 32;
     match (from.first_chunk::<SOME>(), to.first_chunk_mut::<SOME>()) {
         (Some(from), Some(to)) if len <= SOME => *to = *from,
         _ => to[..len].copy_from_slice(&from[..len]),
+    }
+}
+
+/// Copies what was written before, which may overlap itself.
+#[inline(always)]
+fn copy_again(room: &mut [u8], from: usize, to: usize, len: usize) {
+    if to - from >= SOME && len <= SOME && to + SOME <= room.len() {
+        room.copy_within(from..from + SOME, to);
+    } else {
+        (0..len).for_each(|k| room[to + k] = room[from + k]);
     }
 }
 
@@ -622,9 +773,19 @@ mod tests {
             let most =
                 (block.len() - start).min(if i == 0 { 0 } else { 1 + random.below(500) as usize });
             let mut piece = vec![0xAA; most];
-            let read = (start, &mut piece[..]);
-            let done = decode(dictionary, Some(tokens), stored, block.len(), read, &mut scratch);
-            assert!(done.is_some() && piece == block[start..start + most], "{start}+{most}");
+            let first = random.below(STEP as u64) as usize;
+            let count = block.len().saturating_sub(first).div_ceil(STEP);
+            let words: Vec<AtomicU64> = (0..count).map(|_| AtomicU64::new(0)).collect();
+            let kept = Kept { words: &words, first };
+            keep(dictionary, Some(tokens), stored, kept);
+            assert!((0..block.len()).step_by(99).all(|at| kept.has(at)));
+            for kept in [None, Some(kept)] {
+                piece.fill(0xAA);
+                let read = (start, &mut piece[..], kept);
+                let done =
+                    decode(dictionary, Some(tokens), stored, block.len(), read, &mut scratch);
+                assert!(done.is_some() && piece == block[start..start + most], "{start}+{most}");
+            }
         }
     }
 
@@ -716,19 +877,23 @@ mod tests {
         let mut stored = Vec::new();
         stored.put_varint(said.len() as u64);
         stored.put_varint(offsets.len() as u64);
-        [literals, offsets, said].iter().for_each(|field| stored.put(field));
+        [&literals, &offsets, &said].iter().for_each(|field| stored.put(field));
         let dictionary = Dictionary::new(Vec::new()).unwrap();
         let [fast, safe] = both(&dictionary, &tokens, &stored, block.len(), block.len());
         assert!(fast == safe && fast.as_deref() == Some(&block[..]));
         check_pieces(&dictionary, &tokens, &stored, &block, &mut Random(8));
+        let mut noted = Vec::new();
+        note(&tokens, 3, &said, 0, block.len(), |_, cursor| noted.push(cursor));
         let point = Point {
             dictionary: &dictionary,
-            far_len: 3,
-            tokens: &tokens,
+            entries: tokens.entries(3),
             fields: &Fields::of(&stored).unwrap(),
+            known: Known::Noted(&noted),
         };
-        assert!(point.read(block.len() - 40, &mut [0; 40], &mut Vec::new()).is_none());
-        assert!(point.read(60, &mut [0; 40], &mut Vec::new()) == Some(Some(())));
+        let mut room = [0; 40 + SOME];
+        assert_eq!(point.read(block.len() - 40, 40, &mut room), Err(Left::Long));
+        assert_eq!(point.read(60, 40, &mut room), Ok(()));
+        assert_eq!(room[..40], block[60..100]);
     }
 
     #[test]

@@ -405,34 +405,44 @@ struct Needs {
     offset: usize,
 }
 
-/// Adds up what some tokens need, and asks for the lines of the dictionary that they copy.
+/// Tokens whose needs are added up before they are copied without looking.
+const SOME: usize = 32;
+
+/// Adds up what up to [`SOME`] tokens need, and asks for the lines of the dictionary that they copy. Whose offsets may not be
+/// there need more than there is.
 #[inline(always)]
 fn needs(
     entries: &[Entry; TOKENS],
     tokens: &[u8],
     offsets: &[u8],
     dictionary: &[u8],
-    mut needs: Needs,
+    needs: Needs,
 ) -> Needs {
-    let Some(last) = offsets.len().checked_sub(4) else {
+    if needs.offset + 4 * SOME + 4 > offsets.len() {
         return Needs { text: usize::MAX / 2, ..needs };
-    };
-    for &token in tokens {
-        let Entry { literals, len, bits, bytes } = entries[usize::from(token)];
-        needs.text += usize::from(literals) + usize::from(len);
-        needs.literals += usize::from(literals);
-        if needs.offset > last {
-            continue;
-        }
-        // SAFETY: there are four bytes.
-        let word = unsafe { load_four(offsets, needs.offset) };
-        let offset = (u64::from(word) & !(u64::MAX << (bits & 63))) as usize;
-        let from = select_unpredictable(bits > NEAR_BITS, offset, 0);
-        prefetch(dictionary, from);
-        prefetch(dictionary, from + usize::from(len));
-        needs.offset += usize::from(bytes);
     }
-    needs
+    // Literals, and lengths with the bytes of offsets above them.
+    let (mut offset, mut literals, mut others) = (needs.offset, 0, 0);
+    for &token in tokens {
+        let entry = entries[usize::from(token)].word();
+        // SAFETY: each token has four bytes of offsets at most, and there are four more.
+        let word = unsafe { load_four(offsets, offset) };
+        let bits = entry >> 16 & 0xFF;
+        let from = (u64::from(word) & !(u64::MAX << (bits & 63))) as usize;
+        let from = select_unpredictable(bits > u32::from(NEAR_BITS), from, 0);
+        prefetch(dictionary, from);
+        prefetch(dictionary, from + (entry >> 8 & 0xFF) as usize);
+        literals += entry & 0xFF;
+        others += entry >> 8 & 0xFF_00FF;
+        offset += (entry >> 24) as usize;
+    }
+    const { assert!(SOME * 255 <= 0xFFFF) };
+    let literals = literals as usize;
+    Needs {
+        text: needs.text + literals + (others & 0xFFFF) as usize,
+        literals: needs.literals + literals,
+        offset,
+    }
 }
 
 /// Copies what the first tokens of a block say, as long as there is room for more than they need, and
@@ -444,8 +454,6 @@ fn tokens_here(
     dictionary: &[u8],
     dst: &mut [u8],
 ) -> Progress {
-    /// Tokens whose needs are added up before they are copied without looking.
-    const SOME: usize = 32;
     const { assert!(2 * STRIDE <= crate::rlz::dictionary::PADDING) };
     let dictionary_len = dictionary.len() - crate::rlz::dictionary::PADDING;
     let start = dst.as_mut_ptr();
@@ -525,6 +533,9 @@ fn tokens_here(
                 }
             }
         }
+        debug_assert_eq!(out as usize - start as usize, need.text);
+        debug_assert_eq!(literals as usize - fields.literals.as_ptr() as usize, need.literals);
+        debug_assert_eq!(offsets as usize - fields.offsets.as_ptr() as usize, need.offset);
         done += batch.len();
     }
     let text = out as usize - start as usize;

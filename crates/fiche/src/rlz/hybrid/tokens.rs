@@ -97,6 +97,14 @@ pub(super) struct Entry {
     pub bytes: u8,
 }
 
+impl Entry {
+    /// All four of them, the first the lowest.
+    #[inline(always)]
+    pub fn word(self) -> u32 {
+        u32::from_le_bytes([self.literals, self.len, self.bits, self.bytes])
+    }
+}
+
 /// Bits of a distance. An offset into the dictionary has more.
 pub(super) const NEAR_BITS: u8 = 16;
 
