@@ -101,7 +101,8 @@ impl Entry {
     /// All four of them, the first the lowest.
     #[inline(always)]
     pub fn word(self) -> u32 {
-        u32::from_le_bytes([self.literals, self.len, self.bits, self.bytes])
+        let byte = |byte: u8, i: u32| u32::from(byte) << (8 * i);
+        byte(self.literals, 0) | byte(self.len, 1) | byte(self.bits, 2) | byte(self.bytes, 3)
     }
 }
 
