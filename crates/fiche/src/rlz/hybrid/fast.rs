@@ -896,6 +896,49 @@ mod tests {
         assert_eq!(room[..40], block[60..100]);
     }
 
+    /// Offsets into a dictionary that is longer than three bytes can say, in the kernel and in pieces.
+    #[test]
+    fn offsets_of_four_bytes_are_read() {
+        let mut random = Random(12);
+        let known = random.bytes((1 << 24) + 5000);
+        let dictionary = Dictionary::new(known.clone()).unwrap();
+        assert_eq!(offset_len(dictionary.len()), 4);
+        let tokens = Tokens::usual();
+        let speller = Speller::new(Arc::new(tokens.clone()));
+        let (mut said, mut offsets, mut literals) = (Vec::new(), Vec::new(), Vec::new());
+        let mut block: Vec<u8> = Vec::new();
+        while block.len() < 9000 {
+            let run = 1 + random.below(9) as usize;
+            let run = random.bytes(run);
+            block.extend(&run);
+            literals.extend(&run);
+            let len = 4 + random.below(70) as usize;
+            let (kind, from) = match random.below(3) {
+                0 if block.len() > 100 => (Kind::Near, 0),
+                1 => (Kind::Far, random.below(1 << 24) as usize),
+                _ => (Kind::Far, (1 << 24) + random.below(4000) as usize),
+            };
+            speller.spell(run.len(), kind, len, |token| said.push(token));
+            if kind == Kind::Far {
+                offsets.put_u32(from as u32);
+                block.extend(&known[from..from + len]);
+            } else {
+                let distance = 80 + random.below(20) as usize;
+                offsets.put_u16(distance as u16);
+                (0..len).for_each(|_| block.push(block[block.len() - distance]));
+            }
+        }
+        let mut stored = Vec::new();
+        stored.put_varint(said.len() as u64);
+        stored.put_varint(offsets.len() as u64);
+        [literals, offsets, said].iter().for_each(|field| stored.put(field));
+        for end in [block.len(), 4000, 100] {
+            let [fast, safe] = both(&dictionary, &tokens, &stored, block.len(), end);
+            assert!(fast == safe && fast.as_deref() == Some(&block[..end]));
+        }
+        check_pieces(&dictionary, &tokens, &stored, &block, &mut random);
+    }
+
     #[test]
     fn a_block_has_no_token_too_many_and_no_literal_or_offset() {
         let (tokens, dictionary) = (Tokens::usual(), Dictionary::new(vec![7; 100]).unwrap());
