@@ -40,7 +40,7 @@ use crate::codec;
 use crate::codec::Codec;
 use crate::error::{Error, Result};
 use crate::parallel::default_threads;
-pub(crate) use crate::rlz::hybrid::fast::{KEPT_BITS, Kept, STEP as KEPT_STEP};
+pub(crate) use crate::rlz::hybrid::point::{KEPT_BITS, Kept, STEP as KEPT_STEP};
 use crate::rlz::hybrid::{self, Finder};
 pub(crate) use crate::rlz::matcher::LANES;
 use crate::rlz::matcher::{Factor, Matcher};
@@ -176,7 +176,7 @@ impl Coding {
 
     /// Notes where the tokens of a `Fast` block are.
     pub(crate) fn keep(shared: Shared<'_>, stored: &[u8], kept: Kept<'_>) {
-        hybrid::fast::keep(shared.dictionary, shared.tokens(), stored, kept);
+        hybrid::point::keep(shared.dictionary, shared.tokens(), stored, kept);
     }
 
     /// Asks for what a read of a block at `start` most probably needs.

@@ -684,6 +684,51 @@ mod tests {
         }
     }
 
+    /// Short enough for an interpreter that watches each access to memory.
+    #[test]
+    fn a_small_block_stays_within_its_bytes() {
+        let mut random = Random(6);
+        let dictionary = Dictionary::new(random.text(500)).unwrap();
+        let model = Arc::new(default_model(dictionary.as_bytes()));
+        let (mut parse, mut block) = (Parse::default(), Vec::new());
+        while block.len() < 1500 {
+            let count = random.below(9) as usize;
+            let literals = random.text(count);
+            let len = 4 + random.below(60) as usize;
+            block.extend(&literals);
+            // In the dictionary or, where that does not reach across its end, in the block.
+            let behind = dictionary.len() + block.len();
+            let from = random.below((behind - len) as u64) as usize;
+            let from =
+                if from < dictionary.len() { from.min(dictionary.len() - len) } else { from };
+            let text = |from: usize, block: &[u8]| match from.checked_sub(dictionary.len()) {
+                None => dictionary.as_bytes()[from],
+                Some(from) => block[from],
+            };
+            (from..from + len).for_each(|from| block.push(text(from, &block)));
+            parse.sequences.push(Sequence {
+                literals: literals.len() as u16,
+                len: len as u16,
+                distance: (behind - from) as u32,
+            });
+            parse.literals.extend(literals);
+        }
+        let mut encoder = Encoder::new(&model, dictionary.len());
+        let mut stored = Vec::new();
+        let class = encoder.best(&parse, 0).unwrap().1;
+        assert!(encoder.encode(&parse, class, &mut stored));
+        for end in [block.len(), block.len() - 1] {
+            let [fast, safe] = both(&dictionary, &model, &stored, block.len(), end);
+            assert!(fast == safe && fast.as_deref() == Some(&block[..end]));
+        }
+        for _ in 0..8 {
+            let mut damaged = stored.clone();
+            damaged[random.below(stored.len() as u64) as usize] ^= 1 << random.below(8);
+            let [fast, safe] = both(&dictionary, &model, &damaged, block.len(), block.len());
+            assert!(fast == safe);
+        }
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_decoded_or_refused_by_both_alike(

@@ -90,6 +90,7 @@ pub(super) mod fast;
 mod kernel;
 mod near;
 mod parse;
+pub(in crate::rlz) mod point;
 mod quick;
 mod tokens;
 mod train;
