@@ -76,13 +76,14 @@ fuzz:
 soak:
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check torch
 	$(VENV)/bin/python -m pytest -q -rs crates/fiche-python/tests/test_torch.py
-	PROPTEST_CASES=20000 cargo test --release -p fiche
+	PROPTEST_CASES=20000 FICHE_CRASHES=1000000 cargo test --release -p fiche
 	fuzz/run.sh 3600
 
 # Codecs that write by pointers, interpreted: needs nightly Rust with its component miri, and takes ten minutes.
 miri:
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p fiche --no-default-features --test lz4 --test bewalgo -- \
 	    borders_of damage_is what_is_wrong streams_made
+	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p fiche --no-default-features --lib -- a_small_block_stays
 
 # DATA is a file or a folder. Add ARGS=--index for an archive of 2^26 blocks; for bench-rlz, --points for
 # reads of a few bytes, --reads for reads of 16 KiB beside zstd and hybrid,

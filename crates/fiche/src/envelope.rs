@@ -15,7 +15,7 @@
 //! | 0 | 8 | magic | `8F 66 69 63 68 65 0D 0A` |
 //! | 8 | 2 | major | version 1; a reader refuses another |
 //! | 10 | 2 | minor | 0; larger where something was added that may be ignored |
-//! | 12 | 1 | kind | what the file holds: 1 archive, 2 dictionary, 3 index, 4 events |
+//! | 12 | 1 | kind | what the file holds: 1 archive, 2 dictionary, 3 index, 4 events, 5 volume |
 //! | 13 | 3 | reserved | zero |
 //! | 16 | 4 | checksum | CRC-32C of bytes 0 to 15 |
 //! | 20 | 8 | guard | while the file is being appended to: its length before that; else 0 |
@@ -120,15 +120,18 @@ pub enum Container {
     Index = 3,
     /// Events.
     Events = 4,
+    /// A block device that can be written.
+    Volume = 5,
 }
 
 impl Container {
     /// What files of other kinds are told as.
-    const KNOWN: [(Container, &str); 4] = [
+    const KNOWN: [(Container, &str); 5] = [
         (Container::Archive, "an archive"),
         (Container::Dictionary, "a dictionary"),
         (Container::Index, "an index of another file"),
         (Container::Events, "a file of events: `fiche events` knows those"),
+        (Container::Volume, "a volume"),
     ];
 }
 

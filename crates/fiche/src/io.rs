@@ -53,6 +53,38 @@ pub trait ReadAt: Send + Sync {
     }
 }
 
+/// A device of a fixed length that can be written at any offset, from any thread: what a volume offers. A write is one
+/// step: whatever is read is from before it or from behind it, for each block by itself. What was written
+/// stays over a crash once [`flush`](WriteAt::flush) returned, and of what was not yet flushed the
+/// first writes stay, in their order, as many as there was time for.
+pub trait WriteAt: ReadAt {
+    /// Puts `bytes` in place of those at `offset..offset + bytes.len()`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] when the range passes the end, [`Error::Io`] when there is no room
+    /// ([`io::ErrorKind::StorageFull`]) or the device fails, [`Error::Poisoned`] once it failed.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Makes the bytes in a range zero, and gives back what they took.
+    ///
+    /// # Errors
+    /// Those of [`write_at`](WriteAt::write_at).
+    fn zero_at(&self, offset: u64, len: u64) -> Result<()>;
+
+    /// Says that the bytes in a range are not needed any more. They may then be anything; here they become zero where whole
+    /// blocks are in the range.
+    ///
+    /// # Errors
+    /// Those of [`write_at`](WriteAt::write_at).
+    fn discard_at(&self, offset: u64, len: u64) -> Result<()>;
+
+    /// Makes all durable that was written before.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the device fails, and [`Error::Poisoned`] from then on.
+    fn flush(&self) -> Result<()>;
+}
+
 /// A source that is far away: each read waits, however short it is, and what is read together waits once.
 pub trait Distant: ReadAt {
     /// Fetches these ranges, so that reads within them do not wait if they come soon; merges them, and asks

@@ -32,6 +32,7 @@
 //!
 //! Where to look: [`archive`] to pack and read, [`codec`] for one block alone, [`rlz`] for blocks that
 //! share a dictionary, [`events`] for records with columns, [`streams`] for files that other programs know,
+//! [`volume`] for a disk that can be written,
 //! [`phrases`] for a few bytes out of a unit, [`advise`] for how to pack what you have.
 //! [`Error`] says what can go wrong, [`mod@format`] what the bytes of a file mean.
 
@@ -58,11 +59,12 @@ pub mod rlz;
 pub mod streams;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod volume;
 mod wire;
 
 pub use error::{Error, Place, Result};
 pub use in_place::Appending;
-pub use io::{Cursor, Distant, FileSource, InFolder, ReadAt, Resolve, Span};
+pub use io::{Cursor, Distant, FileSource, InFolder, ReadAt, Resolve, Span, WriteAt};
 pub use new_file::NewFile;
 pub use pages::{Dst, Segments, SegmentsMut, Src};
 pub use wire::Digest;

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "zlib")]
 mod deflate;
+mod device;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +17,7 @@ use crate::rlz::{Coder, Coding, Dictionary};
 use crate::wire::Take;
 #[cfg(feature = "zlib")]
 pub use deflate::inflate_as_zlib;
+pub use device::{Crashes, Fault, Step, TracedDevice};
 
 /// Reads `source` in every way and holds it against `expected`, the bytes it
 /// should have. A few thousand reads; the positions depend on `seed` alone.

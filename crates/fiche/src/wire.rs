@@ -391,6 +391,11 @@ impl<'a> Take<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
+    /// An integer of `len` bytes, up to 8.
+    pub fn low(&mut self, len: usize) -> Result<u64> {
+        self.bytes(len).map(load_low)
+    }
+
     pub fn varint(&mut self) -> Result<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// The files that define bytes, in the order of the document.
-const SOURCES: [&str; 32] = [
+const SOURCES: [&str; 33] = [
     "wire.rs",
     "envelope.rs",
     "archive/format.rs",
@@ -36,6 +36,7 @@ const SOURCES: [&str; 32] = [
     "events/column/mod.rs",
     "events/packet.rs",
     "events/keys.rs",
+    "volume/format.rs",
 ];
 
 const HEAD: &str = "\

@@ -10,7 +10,7 @@ const FLOORS: [&[&str]; 10] = [
     &["codec", "model"],
     &["envelope"],
     &["blocks", "in_place", "phrases", "records", "rlz"],
-    &["archive", "events", "streams"],
+    &["archive", "events", "streams", "volume"],
     &["advise"],
     &["testing"],
     &["format"],

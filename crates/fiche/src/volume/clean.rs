@@ -1,0 +1,138 @@
+//! The cleaner: what is still needed of a segment is appended again.
+
+use crate::error::Result;
+use crate::volume::Volume;
+use crate::volume::format::{
+    ALIGN, BLOCK, EXTENT_HEAD, ExtentHead, FRAGMENT_HEAD, FragmentHead, Kind,
+};
+use crate::volume::log::State;
+use crate::volume::unit::{Draft, draft, unpack};
+
+/// The extents of a segment whose heads are right, from its start on: where the fragments of each lie in `bytes`, and how many.
+pub(super) fn extents<'a>(
+    bytes: &'a [u8],
+    tag: u32,
+    start: u64,
+) -> impl Iterator<Item = (ExtentHead, usize)> + 'a {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let head =
+            ExtentHead::parse(bytes.get(at..at + EXTENT_HEAD)?, tag, start + at as u64).ok()?;
+        let from = at + EXTENT_HEAD;
+        let end = from + head.len as usize;
+        if head.fragments == 0 || end > bytes.len() {
+            return None;
+        }
+        at = end.next_multiple_of(ALIGN as usize);
+        Some((head, from))
+    })
+}
+
+impl Volume {
+    /// Appends what is needed of a segment. Once the next superblock is there it is free.
+    pub(super) fn clean(&self, state: &mut State, victim: u32) -> Result<()> {
+        let start = u64::from(victim) << state.space.bits;
+        let mut bytes = vec![0; 1 << state.space.bits];
+        let have = (bytes.len() as u64).min(self.device.len()?.saturating_sub(start));
+        bytes.truncate(have as usize);
+        if let Err(error) = self.device.read_at(start, &mut bytes) {
+            state.space.set_stuck(victim);
+            return Err(error.into());
+        }
+        let mut moved = Draft::default();
+        for (extent, mut at) in extents(&bytes, self.packing.tag, start) {
+            for _ in 0..extent.fragments {
+                let Some(fragment) = bytes.get(at..) else { break };
+                let Ok(head) = FragmentHead::parse(fragment, 0) else { break };
+                let entry = (start + at as u64) / ALIGN;
+                self.rescue(state, &head, fragment, entry, &mut moved)?;
+                at += head.stored_len();
+            }
+        }
+        if !moved.parts.is_empty() {
+            self.put(state, moved)?;
+        }
+        // Nodes and pages go with the next superblock. Whatever is left then is damaged: it is neither to be overwritten
+        // nor to be tried again and again.
+        if !state.space.is_dead(victim) && !state.space.has_pending() {
+            self.checkpoint(state)?;
+            if !state.space.is_dead(victim) {
+                state.space.set_stuck(victim);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what is needed of a fragment to what is moved.
+    fn rescue(
+        &self,
+        state: &mut State,
+        head: &FragmentHead,
+        fragment: &[u8],
+        entry: u64,
+        moved: &mut Draft,
+    ) -> Result<()> {
+        let load = self.load();
+        let tag = self.packing.tag;
+        match head.kind {
+            Kind::Zeros => {}
+            Kind::Node => {
+                let place = ((head.count.saturating_sub(1)).min(255) as u8, head.block);
+                let is_there = place.0 <= state.map.top().0 && head.block < self.blocks;
+                if is_there && state.map.stored(place, &load)? == entry {
+                    state.map.touch(place, &load)?;
+                }
+            }
+            Kind::UsagePage => {
+                if state.pages.get(head.block as usize) == Some(&entry) {
+                    state.space.set_changed(head.block as u32);
+                }
+            }
+            // Each superblock has one of its own.
+            Kind::UsageRoot => {}
+            Kind::Unit(_) | Kind::Pattern => {
+                let end = head.block + u64::from(head.count);
+                if end > self.blocks {
+                    return Ok(());
+                }
+                let mut live = Vec::new();
+                for block in head.block..end {
+                    if state.map.get(block, &load)? == entry {
+                        live.push(block);
+                    }
+                }
+                if live.is_empty() || !head.verify(tag, fragment) {
+                    return Ok(());
+                }
+                let stored = &fragment[FRAGMENT_HEAD..][..head.len as usize];
+                if live.len() == head.count as usize {
+                    self.move_on(state, moved, stored.len())?;
+                    moved.push(tag, head.kind, head.block, head.count, stored);
+                    return Ok(());
+                }
+                let mut whole = vec![0; head.count as usize * BLOCK];
+                let (mut room, scratch) = (Vec::new(), &mut state.scratch);
+                if unpack(head, stored, 0, &mut whole, &mut room, scratch).is_err() {
+                    return Ok(());
+                }
+                for run in live.chunk_by(|a, b| a + 1 == *b) {
+                    let from = (run[0] - head.block) as usize * BLOCK;
+                    let run_bytes = &whole[from..from + run.len() * BLOCK];
+                    for draft in draft(run[0], run_bytes, &self.packing, &mut state.scratch)? {
+                        self.move_on(state, moved, usize::MAX / 2)?;
+                        *moved = draft;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends what is to be moved if so many bytes more are too many.
+    fn move_on(&self, state: &mut State, moved: &mut Draft, len: usize) -> Result<()> {
+        match moved.is_full_for(len, self.packing.extent) {
+            true => self.put(state, std::mem::take(moved)),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! # Volume
+//!
+//! A file of kind 5 is a block device that can be written. It starts with the header of every file, and ends
+//! anywhere: there is no trailer. All integers have the lengths that are given.
+//!
+//! The file is cut into segments of one length. Segment 0 holds the header and, at 4096, 8192, 12288 and 16384, the
+//! superblocks. All others hold the log: extents one behind the other, each at a multiple of eight bytes, from the
+//! start of the segment. What an extent says is never changed. To write a block of the device is to append it to the log,
+//! and to let the map lead there.
+//!
+//! A *position* of 5 bytes is an eighth of a position in the file, and 0 is none.
+//!
+//! # Superblock
+//!
+//! | pos | size | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 8 | magic | `66 69 63 68 65 76 6F 6C` |
+//! | 8 | 4 | checksum | CRC-32C of its position in the file as 8 bytes and then of bytes 12 to 119 |
+//! | 12 | 4 | tag | of the volume: any number; part of all other checksums |
+//! | 16 | 8 | generation | the superblock of the larger one counts |
+//! | 24 | 8 | blocks | of 4096 bytes, that the device has: 1 to 2^40 |
+//! | 32 | 1 | segment bits | segments are 2 to the power of this many bytes long: 16 to 26 |
+//! | 33 | 1 | codec | in which new units are stored: numbers as under "Codecs"; 0 to 3 |
+//! | 34 | 1 | level | of it, signed |
+//! | 35 | 1 | unit | how many blocks a new unit has at most: 1 to 32 |
+//! | 36 | 4 | most segments | how many there may be |
+//! | 40 | 4 | segments | how many there are |
+//! | 44 | 4 | reserved | zero |
+//! | 48 | 8 | next | number of the next extent |
+//! | 56 | 8 | head | where it will lie |
+//! | 64 | 8 | map | where the root of the map lies; 0 where all blocks are zero |
+//! | 72 | 8 | usage | where the usage root lies |
+//! | 80 | 40 | reserved | zero |
+//!
+//! Generation `g` lies at 4096 and again at 12288 where `g` is even, else at 8192 and 16384. It is written once everything it
+//! leads to is durable, and the next one once it is.
+//!
+//! # Extent
+//!
+//! What was written together: one request or a part of it.
+//!
+//! | pos | size | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 4 | checksum | CRC-32C of the volume's tag, of its position as 8 bytes, and of bytes 4 to 23 |
+//! | 4 | 4 | length | of the fragments that follow: up to 2^20 |
+//! | 8 | 8 | number | one more than that of the extent before |
+//! | 16 | 2 | fragments | how many; 0 in the last extent of a segment |
+//! | 18 | 2 | reserved | zero |
+//! | 20 | 4 | next segment | in the last extent of a segment: which one follows; else 0 |
+//!
+//! Fragments stand at multiples of eight bytes, and what is between them is zero. The extent behind one starts at the next
+//! multiple of eight.
+//!
+//! The upper 24 bits of a number count how often the volume was opened for writing, the others extents since then.
+//!
+//! # Fragment
+//!
+//! | pos | size | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 4 | checksum | CRC-32C of the volume's tag, of bytes 4 to 15, and of the stored bytes |
+//! | 4 | 5 | block | number of the first one |
+//! | 9 | 3 | count | how many blocks it stands for |
+//! | 12 | 3 | length | of the stored bytes, which follow |
+//! | 15 | 1 | kind | 0 to 3: a unit of blocks in this codec; 16: blocks that repeat the stored eight bytes; 17: blocks of zeros, nothing stored; 32: a node of the map; 33: a usage page; 34: the usage root |
+//!
+//! # Node of the map
+//!
+//! The map is a tree of nodes, each with 1024 positions. Those of level 0 lead to fragments: the first node to those of the blocks 0 to
+//! 1023, and so on. Those of level 1 lead to the nodes of level 0, and so on up to the root, the one node of
+//! its level; there are as many levels as the blocks of the device take. *block* is the number of the node in its level, *count* its level and 1.
+//!
+//! Its content is 1024 differences, each a signed varint: a position less the one before. It is stored as
+//! two bytes with its length and one Zstandard frame as under "Codecs", or as two bytes of 0 and the content.
+//!
+//! # Usage page
+//!
+//! *block* is its number, *count* 1. Its content, stored like that of a node, is 1024 pairs of varints, for the segments from
+//! 1024 times its number on: how many blocks and nodes were written to the segment, and how many of them the map
+//! still leads to. A page whose segments have none is not there.
+//!
+//! # Usage root
+//!
+//! *block* is 0, *count* 1. The stored bytes are the positions of all usage pages, 5 bytes each, 0 for those that are not there.
+//!
+//! # Opening a volume
+//!
+//! Extents are read from the head of the superblock on, as long as each has the next number and all its checksums are right, and
+//! what their units say replaces what the map says. The first extent that is not right ends the log: it was not whole when
+//! the machine stopped, and what is behind it was not flushed. (Where there are, from that place on, extents of the next opening
+//! with blocks in them, the superblock of that opening was damaged, and a reader says so.) Then a superblock is written with a number
+//! that counts one more opening: what is left over behind the head is never taken for a part of the log.
+
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use crate::codec::Codec;
+use crate::error::{Error, Place, Result};
+use crate::wire::{Put, Take, crc32c_of};
+
+/// Bytes of a block: the smallest piece that the map leads to.
+pub(super) const BLOCK: usize = 4096;
+/// What every position is a multiple of.
+pub(super) const ALIGN: u64 = 8;
+/// Positions that a node has, and segments of a usage page.
+pub(super) const FAN: usize = 1024;
+pub(super) const FAN_BITS: u32 = FAN.ilog2();
+/// Bytes of a position.
+pub(super) const ENTRY: usize = 5;
+pub(super) const ENTRY_BITS: u32 = 8 * ENTRY as u32;
+pub(super) const MAX_BLOCKS: u64 = 1 << 40;
+pub(super) const SUPERBLOCK_LEN: usize = 120;
+/// Each twice, so that damage to one does not lead back to an older one; in sectors of their own.
+pub(super) const SUPERBLOCKS: [[u64; 2]; 2] = [[4096, 12_288], [8192, 16_384]];
+pub(super) const EXTENT_HEAD: usize = 24;
+pub(super) const FRAGMENT_HEAD: usize = 16;
+/// Bytes of fragments in an extent.
+pub(super) const MAX_EXTENT: usize = 1 << 20;
+pub(super) const SEGMENT_BITS: std::ops::RangeInclusive<u8> = 16..=26;
+/// Blocks that a fragment of zeros stands for.
+pub(super) const MAX_COUNT: u64 = (1 << 24) - 1;
+pub(super) const MAX_UNIT: usize = 32;
+/// The lower bits of an extent's number.
+pub(super) const EPOCH_SHIFT: u32 = 40;
+
+const MAGIC: [u8; 8] = *b"fichevol";
+
+/// Where the log and everything that is not in it begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Superblock {
+    pub tag: u32,
+    pub generation: u64,
+    pub blocks: u64,
+    pub segment_bits: u8,
+    pub codec: Codec,
+    pub level: i8,
+    pub unit: u8,
+    pub most_segments: u32,
+    pub segments: u32,
+    pub next: u64,
+    pub head: u64,
+    pub map: u64,
+    pub usage: u64,
+}
+
+impl Superblock {
+    pub fn put(&self, pos: u64) -> Vec<u8> {
+        let mut rest = Vec::with_capacity(SUPERBLOCK_LEN);
+        rest.put_u32(self.tag);
+        rest.put_u64(self.generation);
+        rest.put_u64(self.blocks);
+        rest.put(&[self.segment_bits, self.codec as u8, self.level.cast_unsigned(), self.unit]);
+        rest.put_u32(self.most_segments);
+        rest.put_u32(self.segments);
+        rest.put_u32(0);
+        [self.next, self.head, self.map, self.usage].iter().for_each(|&value| rest.put_u64(value));
+        rest.resize(SUPERBLOCK_LEN - 12, 0);
+        let mut bytes = MAGIC.to_vec();
+        bytes.put_u32(crc32c_of(&[&pos.to_le_bytes(), &rest]));
+        bytes.put(&rest);
+        bytes
+    }
+
+    /// The one that lies at `pos`.
+    pub fn parse(bytes: &[u8], pos: u64) -> Result<Superblock> {
+        let mut take = Take::new(bytes, "superblock", pos);
+        let (magic, checksum) = (take.bytes(8)?, take.u32()?);
+        let rest = take.clone().bytes(SUPERBLOCK_LEN - 12)?;
+        if magic != MAGIC || checksum != crc32c_of(&[&pos.to_le_bytes(), rest]) {
+            return Err(take.corrupt());
+        }
+        let (tag, generation, blocks) = (take.u32()?, take.u64()?, take.u64()?);
+        let (segment_bits, codec, level, unit) = (take.u8()?, take.u8()?, take.u8()?, take.u8()?);
+        let (most_segments, segments, reserved) = (take.u32()?, take.u32()?, take.u32()?);
+        let (next, head, map, usage) = (take.u64()?, take.u64()?, take.u64()?, take.u64()?);
+        let is_zero = reserved == 0 && take.bytes(40)?.iter().all(|&byte| byte == 0);
+        let codec = unit_codec(codec).ok_or_else(|| take.corrupt())?;
+        let superblock = Superblock {
+            tag,
+            generation,
+            blocks,
+            segment_bits,
+            codec,
+            level: level.cast_signed(),
+            unit,
+            most_segments,
+            segments,
+            next,
+            head,
+            map,
+            usage,
+        };
+        match is_zero && superblock.makes_sense() {
+            true => Ok(superblock),
+            false => Err(take.corrupt()),
+        }
+    }
+
+    fn makes_sense(&self) -> bool {
+        let end = || u64::from(self.segments) << self.segment_bits;
+        SEGMENT_BITS.contains(&self.segment_bits)
+            && (1..=MAX_BLOCKS).contains(&self.blocks)
+            && (1..=MAX_UNIT).contains(&usize::from(self.unit))
+            && self.codec.check_level(self.level.into()).is_ok()
+            && (1..=self.most_segments).contains(&self.segments)
+            && end() <= ALIGN << ENTRY_BITS
+            && [self.head, self.map, self.usage].iter().all(|pos| pos % ALIGN == 0 && *pos < end())
+            && self.head >= 1 << self.segment_bits
+    }
+}
+
+/// The codecs in which units may be stored.
+pub(super) fn unit_codec(number: u8) -> Option<Codec> {
+    [Codec::Copy, Codec::Lz4, Codec::Deflate, Codec::Zstd].into_iter().find(|c| *c as u8 == number)
+}
+
+/// What is before the fragments of an extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ExtentHead {
+    pub len: u32,
+    pub number: u64,
+    pub fragments: u16,
+    pub next_segment: u32,
+}
+
+impl ExtentHead {
+    pub fn put(&self, tag: u32, pos: u64) -> Vec<u8> {
+        let mut rest = Vec::with_capacity(EXTENT_HEAD);
+        rest.put_u32(self.len);
+        rest.put_u64(self.number);
+        rest.put_u16(self.fragments);
+        rest.put_u16(0);
+        rest.put_u32(self.next_segment);
+        let mut bytes = Vec::with_capacity(EXTENT_HEAD);
+        bytes.put_u32(crc32c_of(&[&tag.to_le_bytes(), &pos.to_le_bytes(), &rest]));
+        bytes.put(&rest);
+        bytes
+    }
+
+    pub fn parse(bytes: &[u8], tag: u32, pos: u64) -> Result<ExtentHead> {
+        let mut take = Take::new(bytes, "extent", pos);
+        let checksum = take.u32()?;
+        let rest = take.clone().bytes(EXTENT_HEAD - 4)?;
+        let (len, number, fragments) = (take.u32()?, take.u64()?, take.u16()?);
+        let (reserved, next_segment) = (take.u16()?, take.u32()?);
+        let is_right = checksum == crc32c_of(&[&tag.to_le_bytes(), &pos.to_le_bytes(), rest]);
+        let is_link = fragments == 0 && len == 0;
+        let is_plain = fragments > 0 && len as usize <= MAX_EXTENT && next_segment == 0;
+        match is_right && reserved == 0 && (is_link || is_plain) {
+            true => Ok(ExtentHead { len, number, fragments, next_segment }),
+            false => Err(Error::Corrupt { what: "extent", at: Place::Pos(pos) }),
+        }
+    }
+}
+
+/// What a fragment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Unit(Codec),
+    Pattern,
+    Zeros,
+    Node,
+    UsagePage,
+    UsageRoot,
+}
+
+impl Kind {
+    fn number(self) -> u8 {
+        match self {
+            Kind::Unit(codec) => codec as u8,
+            Kind::Pattern => 16,
+            Kind::Zeros => 17,
+            Kind::Node => 32,
+            Kind::UsagePage => 33,
+            Kind::UsageRoot => 34,
+        }
+    }
+
+    fn of(number: u8) -> Option<Kind> {
+        Some(match number {
+            16 => Kind::Pattern,
+            17 => Kind::Zeros,
+            32 => Kind::Node,
+            33 => Kind::UsagePage,
+            34 => Kind::UsageRoot,
+            _ => Kind::Unit(unit_codec(number)?),
+        })
+    }
+}
+
+/// What is before the stored bytes of a fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FragmentHead {
+    pub block: u64,
+    pub count: u32,
+    pub len: u32,
+    pub kind: Kind,
+    checksum: u32,
+}
+
+impl FragmentHead {
+    /// Appends a fragment, and zeros up to where the next one starts.
+    pub fn put(tag: u32, kind: Kind, block: u64, count: u32, stored: &[u8], out: &mut Vec<u8>) {
+        debug_assert!(
+            block < MAX_BLOCKS && u64::from(count) <= MAX_COUNT && stored.len() >> 24 == 0
+        );
+        let mut rest = Vec::with_capacity(FRAGMENT_HEAD);
+        rest.put(block.to_le_bytes().get(..5).unwrap_or_default());
+        rest.put(count.to_le_bytes().get(..3).unwrap_or_default());
+        rest.put((stored.len() as u32).to_le_bytes().get(..3).unwrap_or_default());
+        rest.put_u8(kind.number());
+        out.put_u32(crc32c_of(&[&tag.to_le_bytes(), &rest, stored]));
+        out.put(&rest);
+        out.put(stored);
+        out.resize(out.len().next_multiple_of(ALIGN as usize), 0);
+    }
+
+    /// The head alone: only [`verify`](FragmentHead::verify) tells whether it is one.
+    pub fn parse(bytes: &[u8], pos: u64) -> Result<FragmentHead> {
+        let mut take = Take::new(bytes, "fragment", pos);
+        let checksum = take.u32()?;
+        let block = take.low(5)?;
+        let (count, len) = (take.low(3)? as u32, take.low(3)? as u32);
+        let kind = Kind::of(take.u8()?).ok_or_else(|| take.corrupt())?;
+        let is_sound = match kind {
+            Kind::Unit(_) => (1..=MAX_UNIT as u32).contains(&count) && len > 0,
+            Kind::Pattern => count > 0 && len == 8,
+            Kind::Zeros => count > 0 && len == 0,
+            Kind::Node | Kind::UsagePage | Kind::UsageRoot => count > 0,
+        };
+        match is_sound && len as usize <= MAX_EXTENT {
+            true => Ok(FragmentHead { block, count, len, kind, checksum }),
+            false => Err(Error::Corrupt { what: "fragment", at: Place::Pos(pos) }),
+        }
+    }
+
+    /// Whether these are its bytes, from the head on.
+    pub fn verify(&self, tag: u32, bytes: &[u8]) -> bool {
+        let end = FRAGMENT_HEAD + self.len as usize;
+        let covered = bytes.get(4..end);
+        covered.is_some_and(|covered| crc32c_of(&[&tag.to_le_bytes(), covered]) == self.checksum)
+    }
+
+    /// Bytes that it takes, with the zeros behind it.
+    pub fn stored_len(&self) -> usize {
+        (FRAGMENT_HEAD + self.len as usize).next_multiple_of(ALIGN as usize)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_put_is_taken_and_no_bit_of_it_may_differ() {
+        let superblock = Superblock {
+            tag: 7,
+            generation: 3,
+            blocks: 1 << 40,
+            segment_bits: 22,
+            codec: Codec::Zstd,
+            level: -5,
+            unit: 4,
+            most_segments: 70,
+            segments: 66,
+            next: 1 << 41,
+            head: 5 << 22,
+            map: 0,
+            usage: 65 << 22,
+        };
+        let bytes = superblock.put(4096);
+        assert_eq!(bytes.len(), SUPERBLOCK_LEN);
+        assert_eq!(Superblock::parse(&bytes, 4096).unwrap(), superblock);
+        assert!(Superblock::parse(&bytes, 8192).is_err());
+        let head = ExtentHead { len: 96, number: 77, fragments: 2, next_segment: 0 };
+        let extent = head.put(7, 1 << 22);
+        assert_eq!(extent.len(), EXTENT_HEAD);
+        assert_eq!(ExtentHead::parse(&extent, 7, 1 << 22).unwrap(), head);
+        assert!(ExtentHead::parse(&extent, 8, 1 << 22).is_err());
+        let mut fragment = Vec::new();
+        FragmentHead::put(7, Kind::Unit(Codec::Lz4), 1 << 39, 3, b"stored", &mut fragment);
+        let parsed = FragmentHead::parse(&fragment, 0).unwrap();
+        assert_eq!((parsed.block, parsed.count, parsed.len), (1 << 39, 3, 6));
+        assert!(parsed.verify(7, &fragment) && parsed.stored_len() == fragment.len());
+        assert!(!parsed.verify(8, &fragment) && !parsed.verify(7, &fragment[..21]));
+        for bit in 0..8 * SUPERBLOCK_LEN {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(Superblock::parse(&damaged, 4096).is_err(), "bit {bit} of a superblock");
+        }
+        for bit in 0..8 * EXTENT_HEAD {
+            let mut damaged = extent.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(ExtentHead::parse(&damaged, 7, 1 << 22).is_err(), "bit {bit} of an extent");
+        }
+        for bit in 0..8 * (FRAGMENT_HEAD + 6) {
+            let mut damaged = fragment.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let passes = FragmentHead::parse(&damaged, 0).is_ok_and(|f| f.verify(7, &damaged));
+            assert!(!passes, "bit {bit} of a fragment");
+        }
+    }
+}

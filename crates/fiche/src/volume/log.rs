@@ -1,0 +1,312 @@
+//! Appending to the log, and storing the map.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use crate::codec::{Codec, Scratch, pack_section, unpack_section};
+use crate::error::{Error, Place, Result};
+use crate::volume::device::Device;
+use crate::volume::format::{
+    ALIGN, EXTENT_HEAD, ExtentHead, FAN, FRAGMENT_HEAD, FragmentHead, Kind, MAX_EXTENT,
+    SUPERBLOCKS, Superblock,
+};
+use crate::volume::map::{self, Map};
+use crate::volume::space::{Space, put_root};
+use crate::volume::unit::{Draft, Part};
+use crate::volume::{Volume, locked};
+use crate::wire::{Put, load_low};
+
+/// Most bytes of a node or a usage page that is not compressed.
+const MAX_NODE: usize = FAN * 10;
+/// Nodes are stored often.
+const NODE_LEVEL: i32 = 1;
+
+/// What changes with each write. All of it is behind one lock.
+pub(super) struct State {
+    /// The one that was written last.
+    pub superblock: Superblock,
+    pub map: Map,
+    pub space: Space,
+    /// Where the usage pages are stored, and the root.
+    pub pages: Vec<u64>,
+    pub root: u64,
+    /// Number of the next extent.
+    pub next: u64,
+    /// Extents since it was opened.
+    pub appended: u64,
+    /// Bytes since the map was stored.
+    pub since: u64,
+    pub scratch: Scratch,
+}
+
+/// Reads and verifies the fragment at a position that something leads to: the whole of it, head included.
+pub(super) fn read_fragment(
+    device: &dyn Device,
+    tag: u32,
+    pos: u64,
+    guess: usize,
+    bytes: &mut Vec<u8>,
+) -> Result<FragmentHead> {
+    let corrupt = || Error::Corrupt { what: "fragment", at: Place::Pos(pos) };
+    let left = device.len()?.checked_sub(pos).ok_or_else(corrupt)?;
+    let guess = (guess.max(FRAGMENT_HEAD) as u64).min(left) as usize;
+    bytes.resize(bytes.len().max(guess), 0);
+    device.read_at(pos, &mut bytes[..guess])?;
+    let head = FragmentHead::parse(&bytes[..guess], pos)?;
+    let len = FRAGMENT_HEAD + head.len as usize;
+    if len as u64 > left {
+        return Err(corrupt());
+    }
+    if len > guess {
+        bytes.resize(bytes.len().max(len), 0);
+        device.read_at(pos + guess as u64, &mut bytes[guess..len])?;
+    }
+    match head.verify(tag, &bytes[..len]) {
+        true => Ok(head),
+        false => Err(corrupt()),
+    }
+}
+
+/// The bytes of a node or of the usage, which must be this one.
+pub(super) fn read_meta(
+    device: &dyn Device,
+    tag: u32,
+    pos: u64,
+    (kind, block, count): (Kind, u64, u32),
+) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let head = read_fragment(device, tag, pos, 4096, &mut bytes)?;
+    let corrupt = || Error::Corrupt { what: "fragment of the map", at: Place::Pos(pos) };
+    if (head.kind, head.block, head.count) != (kind, block, count) {
+        return Err(corrupt());
+    }
+    let stored = &bytes[FRAGMENT_HEAD..][..head.len as usize];
+    match kind {
+        Kind::UsageRoot => Ok(stored.to_vec()),
+        _ => unpack_meta(stored).ok_or_else(corrupt),
+    }
+}
+
+/// What [`pack_meta`] made, decompressed.
+fn unpack_meta(stored: &[u8]) -> Option<Vec<u8>> {
+    let (len, packed) = stored.split_first_chunk::<2>()?;
+    let len = load_low(len) as usize;
+    match len {
+        0 => (packed.len() <= MAX_NODE).then(|| packed.to_vec()),
+        _ => (len <= MAX_NODE).then(|| unpack_section(packed, len))?,
+    }
+}
+
+/// The stored bytes of a node or a usage page: as they are where they do not shrink.
+fn pack_meta(bytes: &[u8], scratch: &mut Scratch) -> Vec<u8> {
+    let packed = pack_section(bytes, NODE_LEVEL, scratch);
+    let mut stored = Vec::new();
+    stored.put_u16(if packed.is_some() { bytes.len() as u16 } else { 0 });
+    stored.put(packed.as_deref().unwrap_or(bytes));
+    stored
+}
+
+impl Volume {
+    /// Gives a node's bytes for the map.
+    pub(super) fn load(&self) -> impl Fn(u64, map::Place) -> Result<Vec<u8>> + '_ {
+        move |pos, (level, number)| {
+            let which = (Kind::Node, number, u32::from(level) + 1);
+            read_meta(&*self.device, self.packing.tag, pos, which)
+        }
+    }
+
+    /// Writes an extent to the end of the log, and returns where it lies.
+    pub(super) fn append(&self, state: &mut State, draft: &mut Draft) -> Result<u64> {
+        debug_assert!(draft.bytes.len() <= EXTENT_HEAD + MAX_EXTENT && !draft.parts.is_empty());
+        let needed = (draft.bytes.len() + EXTENT_HEAD) as u64;
+        let segment_len = 1u64 << state.space.bits;
+        if state.space.head % segment_len + needed > segment_len {
+            self.turn(state)?;
+        }
+        let pos = state.space.head;
+        let head = ExtentHead {
+            len: (draft.bytes.len() - EXTENT_HEAD) as u32,
+            number: state.next,
+            fragments: draft.parts.len() as u16,
+            next_segment: 0,
+        };
+        draft.bytes[..EXTENT_HEAD].copy_from_slice(&head.put(self.packing.tag, pos));
+        self.device.write_at(pos, &draft.bytes).map_err(|error| self.poison(error))?;
+        state.space.head += draft.bytes.len() as u64;
+        state.next += 1;
+        state.appended += 1;
+        state.since += draft.bytes.len() as u64;
+        Ok(pos)
+    }
+
+    /// Ends the segment that is being written, and goes on in another.
+    fn turn(&self, state: &mut State) -> Result<()> {
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let segment = loop {
+            let (segment, is_new) = state.space.next().ok_or_else(full)?;
+            if !is_new {
+                break segment;
+            }
+            let start = u64::from(segment) << state.space.bits;
+            match self.device.allocate(start..start + (1 << state.space.bits)) {
+                Ok(()) => break segment,
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                    state.space.stop_growing();
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        let pos = state.space.head;
+        let number = state.next;
+        let link = ExtentHead { len: 0, number, fragments: 0, next_segment: segment };
+        let written = self.device.write_at(pos, &link.put(self.packing.tag, pos));
+        written.map_err(|error| self.poison(error))?;
+        state.next += 1;
+        state.appended += 1;
+        state.space.enter(segment);
+        Ok(())
+    }
+
+    /// Appends an extent of blocks, and lets the map lead to it.
+    pub(super) fn put(&self, state: &mut State, mut draft: Draft) -> Result<()> {
+        let load = self.load();
+        // Afterwards nothing may fail.
+        for part in draft.parts.iter().filter(|part| !part.is_zeros) {
+            state.map.prepare(part.block, part.count.into(), &load)?;
+        }
+        let pos = self.append(state, &mut draft)?;
+        // It is in the log, and not in the map: only the next opening puts that right.
+        let poison = |_: &Error| self.is_poisoned.store(true, Ordering::Release);
+        self.apply(state, pos, &draft.parts).inspect_err(poison)
+    }
+
+    /// Lets the map lead to the fragments of an extent at `pos`.
+    pub(super) fn apply(&self, state: &mut State, pos: u64, parts: &[Part]) -> Result<()> {
+        let load = self.load();
+        let State { map, space, .. } = state;
+        for &Part { at, block, count, is_zeros } in parts {
+            if is_zeros {
+                map.clear(block, count.into(), &load, &mut |before| space.remove(before))?;
+                continue;
+            }
+            let entry = (pos + at as u64) / ALIGN;
+            space.add(entry, count);
+            for block in block..block + u64::from(count) {
+                space.remove(map.set(block, entry, &load)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a node or a page of the usage; returns where it lies, in eighths.
+    fn put_meta(&self, state: &mut State, which: (Kind, u64, u32), stored: &[u8]) -> Result<u64> {
+        let (kind, block, count) = which;
+        let mut draft = Draft::default();
+        draft.push(self.packing.tag, kind, block, count, stored);
+        let pos = self.append(state, &mut draft)?;
+        Ok((pos + EXTENT_HEAD as u64) / ALIGN)
+    }
+
+    /// Stores what changed of the map and the usage, and then a superblock that leads there: the log before it
+    /// is not needed any more. Two barriers.
+    pub(super) fn checkpoint(&self, state: &mut State) -> Result<()> {
+        // Half of it stored, the other half would not be known as changed any more.
+        let poison = |_: &Error| self.is_poisoned.store(true, Ordering::Release);
+        self.store_map(state).inspect_err(poison)
+    }
+
+    fn store_map(&self, state: &mut State) -> Result<()> {
+        let load = self.load();
+        let (top, _) = state.map.top();
+        for level in 0..=top {
+            for number in state.map.changed(level) {
+                let entry = match state.map.bytes((level, number)) {
+                    None => 0,
+                    Some(bytes) => {
+                        let stored = pack_meta(&bytes, &mut state.scratch);
+                        let which = (Kind::Node, number, u32::from(level) + 1);
+                        let entry = self.put_meta(state, which, &stored)?;
+                        state.space.add(entry, 1);
+                        entry
+                    }
+                };
+                let before = state.map.moved((level, number), entry, &load)?;
+                state.space.remove(before);
+            }
+        }
+        // What is stored from here on is not counted in what is stored.
+        for page in state.space.take_changed() {
+            let entry = match state.space.page(page) {
+                None => 0,
+                Some(bytes) => {
+                    let stored = pack_meta(&bytes, &mut state.scratch);
+                    self.put_meta(state, (Kind::UsagePage, page.into(), 1), &stored)?
+                }
+            };
+            if state.pages.len() <= page as usize {
+                state.pages.resize(page as usize + 1, 0);
+            }
+            let before = std::mem::replace(&mut state.pages[page as usize], entry);
+            if entry > 0 {
+                state.space.pin(entry);
+            }
+            state.space.unpin(before);
+        }
+        let root = self.put_meta(state, (Kind::UsageRoot, 0, 1), &put_root(&state.pages))?;
+        state.space.pin(root);
+        let before = std::mem::replace(&mut state.root, root);
+        state.space.unpin(before);
+        let pending = state.space.take_pending();
+        self.write_superblock(state)?;
+        state.space.release(pending);
+        state.since = 0;
+        Ok(())
+    }
+
+    /// Writes the next superblock once everything before is durable.
+    fn write_superblock(&self, state: &mut State) -> Result<()> {
+        let appended = state.appended;
+        let superblock = Superblock {
+            generation: state.superblock.generation + 1,
+            segments: state.space.segments(),
+            next: state.next,
+            head: state.space.head,
+            map: state.map.root * ALIGN,
+            usage: state.root * ALIGN,
+            ..state.superblock.clone()
+        };
+        let write = || {
+            self.device.sync()?;
+            for pos in SUPERBLOCKS[(superblock.generation % 2) as usize] {
+                self.device.write_at(pos, &superblock.put(pos))?;
+            }
+            self.device.sync()
+        };
+        write().map_err(|error| self.poison(error))?;
+        state.superblock = superblock;
+        let mut flushes = locked(&self.flushes);
+        flushes.durable = flushes.durable.max(appended);
+        Ok(())
+    }
+
+    /// Stores the map at the end.
+    pub(super) fn close(&self) -> Result<()> {
+        let mut state = locked(&self.state);
+        match state.since > 0 {
+            true => self.checkpoint(&mut state),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The codec in which new units are stored, where it is one that a volume may have.
+pub(super) fn check_codec(codec: Codec, level: i32) -> Result<()> {
+    if super::format::unit_codec(codec as u8).is_none() {
+        return Err(Error::invalid("volumes are packed by copy, lz4, zlib or zstd"));
+    }
+    codec.check_level(level)?;
+    // Whether it was compiled in.
+    let (src, mut dst) = ([0u8; 64], [0u8; 64]);
+    let (src, dst) = (src.as_slice().into(), dst.as_mut_slice().into());
+    codec.compress(level, src, dst, &mut Scratch::default()).map(|_| ())
+}

@@ -1,0 +1,333 @@
+//! Where each block lies: a tree of nodes, of which those are in memory that were needed last.
+
+use std::collections::HashMap;
+
+use crate::error::Result;
+use crate::volume::format::{ENTRY, FAN, FAN_BITS};
+use crate::wire::{Put, Take, load_low, low_bytes};
+
+/// Positions of a node, in eighths; packed, because there are as many as blocks.
+pub(super) struct Node(Box<[u8; FAN * ENTRY]>);
+
+impl Node {
+    fn empty() -> Node {
+        Node(Box::new([0; FAN * ENTRY]))
+    }
+
+    fn get(&self, i: usize) -> u64 {
+        load_low(&self.0[i * ENTRY..][..ENTRY])
+    }
+
+    fn set(&mut self, i: usize, entry: u64) {
+        self.0[i * ENTRY..][..ENTRY].copy_from_slice(&low_bytes(entry)[..ENTRY]);
+    }
+
+    /// What is compressed and stored: `None` for a node of nothing.
+    fn bytes(&self) -> Option<Vec<u8>> {
+        let (mut bytes, mut last) = (Vec::with_capacity(FAN * 2), 0);
+        for i in 0..FAN {
+            let entry = self.get(i);
+            bytes.put_signed((entry as i64) - last);
+            last = entry as i64;
+        }
+        self.0.iter().any(|&byte| byte != 0).then_some(bytes)
+    }
+
+    fn parse(bytes: &[u8], pos: u64) -> Result<Node> {
+        let mut take = Take::new(bytes, "node of the map", pos);
+        let (mut node, mut entry) = (Node::empty(), 0i64);
+        for i in 0..FAN {
+            entry = entry.checked_add(take.signed()?).ok_or_else(|| take.corrupt())?;
+            if !(0..1 << (8 * ENTRY)).contains(&entry) {
+                return Err(take.corrupt());
+            }
+            node.set(i, entry as u64);
+        }
+        take.end()?;
+        Ok(node)
+    }
+}
+
+struct Slot {
+    node: Node,
+    /// Changed since it was stored.
+    is_dirty: bool,
+    /// Used since somebody looked for nodes to let go of.
+    is_used: bool,
+}
+
+/// A level and a number in it.
+pub(super) type Place = (u8, u64);
+
+/// Gives the stored bytes of the node of this place that lies at `pos`, decompressed.
+pub(super) type Load<'a> = &'a dyn Fn(u64, Place) -> Result<Vec<u8>>;
+
+/// The map of a volume.
+pub(super) struct Map {
+    nodes: HashMap<Place, Slot>,
+    /// Where the root is stored, in eighths; 0 for nowhere.
+    pub root: u64,
+    levels: u8,
+    pub dirty: usize,
+}
+
+/// How many levels of nodes lead to so many blocks.
+fn levels(blocks: u64) -> u8 {
+    let bits = u64::BITS - (blocks - 1).leading_zeros();
+    bits.div_ceil(FAN_BITS).max(1) as u8
+}
+
+impl Map {
+    pub fn new(blocks: u64, root: u64) -> Map {
+        Map { nodes: HashMap::new(), root, levels: levels(blocks), dirty: 0 }
+    }
+
+    /// Bytes of memory.
+    pub fn memory(&self) -> u64 {
+        (self.nodes.len() * (FAN * ENTRY + size_of::<(Place, Slot)>())) as u64
+    }
+
+    pub fn top(&self) -> Place {
+        (self.levels - 1, 0)
+    }
+
+    /// Where a node was stored last, in eighths.
+    pub fn stored(&mut self, place: Place, load: Load<'_>) -> Result<u64> {
+        if place == self.top() {
+            return Ok(self.root);
+        }
+        let (level, number) = place;
+        let parent = self.slot((level + 1, number >> FAN_BITS), load)?;
+        Ok(parent.node.get(number as usize % FAN))
+    }
+
+    fn slot(&mut self, place: Place, load: Load<'_>) -> Result<&mut Slot> {
+        if !self.nodes.contains_key(&place) {
+            let node = match self.stored(place, load)? {
+                0 => Node::empty(),
+                entry => {
+                    let pos = entry * super::format::ALIGN;
+                    Node::parse(&load(pos, place)?, pos)?
+                }
+            };
+            self.nodes.insert(place, Slot { node, is_dirty: false, is_used: true });
+        }
+        let slot = self.nodes.entry(place).or_insert_with(|| unreachable!("it was put there"));
+        slot.is_used = true;
+        Ok(slot)
+    }
+
+    /// Where the fragment of a block lies, in eighths; 0 for zeros.
+    pub fn get(&mut self, block: u64, load: Load<'_>) -> Result<u64> {
+        let place = (0, block >> FAN_BITS);
+        // Nodes of nothing are not made to be read.
+        if !self.nodes.contains_key(&place) && self.nothing_above(block, load)?.is_some() {
+            return Ok(0);
+        }
+        let slot = self.slot(place, load)?;
+        Ok(slot.node.get(block as usize % FAN))
+    }
+
+    /// Makes sure of the nodes that [`set`](Map::set) needs for these blocks, so that it cannot fail.
+    pub fn prepare(&mut self, block: u64, count: u64, load: Load<'_>) -> Result<()> {
+        for number in block >> FAN_BITS..=(block + count - 1) >> FAN_BITS {
+            self.slot((0, number), load)?;
+        }
+        Ok(())
+    }
+
+    /// Lets a block lead to another fragment; returns the one before.
+    pub fn set(&mut self, block: u64, entry: u64, load: Load<'_>) -> Result<u64> {
+        let slot = self.slot((0, block >> FAN_BITS), load)?;
+        let i = block as usize % FAN;
+        let before = slot.node.get(i);
+        let is_new = before != entry && !slot.is_dirty;
+        slot.is_dirty |= before != entry;
+        slot.node.set(i, entry);
+        self.dirty += usize::from(is_new);
+        Ok(before)
+    }
+
+    /// Lets blocks lead nowhere, and says where each of them led. Costs no more than the nodes that lead somewhere.
+    pub fn clear(
+        &mut self,
+        block: u64,
+        count: u64,
+        load: Load<'_>,
+        each: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        let end = block + count;
+        let mut at = block;
+        while at < end {
+            // The highest node of nothing that has this block spares all of its.
+            let nothing = self.nothing_above(at, load)?;
+            if let Some(level) = nothing {
+                let bits = FAN_BITS * (u32::from(level) + 1);
+                at = ((at >> bits) + 1) << bits;
+                continue;
+            }
+            let next = ((at >> FAN_BITS) + 1) << FAN_BITS;
+            for block in at..next.min(end) {
+                let before = self.set(block, 0, load)?;
+                if before != 0 {
+                    each(before);
+                }
+            }
+            at = next;
+        }
+        Ok(())
+    }
+
+    /// The level of the highest node that leads to a block and was never there.
+    fn nothing_above(&mut self, block: u64, load: Load<'_>) -> Result<Option<u8>> {
+        for level in (0..self.levels).rev() {
+            let place = (level, block >> (FAN_BITS * (u32::from(level) + 1)));
+            // Those above a node in memory are in memory, too: below this one there is none.
+            if !self.nodes.contains_key(&place) && self.stored(place, load)? == 0 {
+                return Ok(Some(level));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Marks a node as one that is to be stored again.
+    pub fn touch(&mut self, place: Place, load: Load<'_>) -> Result<()> {
+        let slot = self.slot(place, load)?;
+        let is_new = !slot.is_dirty;
+        slot.is_dirty = true;
+        self.dirty += usize::from(is_new);
+        Ok(())
+    }
+
+    /// The nodes below one that are there, stored or in memory.
+    pub fn children(&mut self, place: Place, load: Load<'_>) -> Result<Vec<Place>> {
+        let Some(level) = place.0.checked_sub(1) else {
+            return self.slot(place, load).map(|_| Vec::new());
+        };
+        let first = place.1 << FAN_BITS;
+        let slot = self.slot(place, load)?;
+        let stored: Vec<bool> = (0..FAN).map(|i| slot.node.get(i) > 0).collect();
+        let is_there =
+            |i: &usize| stored[*i] || self.nodes.contains_key(&(level, first + *i as u64));
+        Ok((0..FAN).filter(is_there).map(|i| (level, first + i as u64)).collect())
+    }
+
+    /// The nodes of a level that changed, in order.
+    pub fn changed(&self, level: u8) -> Vec<u64> {
+        let is_changed = |(place, slot): &(&Place, &Slot)| place.0 == level && slot.is_dirty;
+        let mut numbers: Vec<u64> =
+            self.nodes.iter().filter(is_changed).map(|(p, _)| p.1).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    /// What is to be stored of a node; `None` for one of nothing.
+    pub fn bytes(&self, place: Place) -> Option<Vec<u8>> {
+        self.nodes.get(&place)?.node.bytes()
+    }
+
+    /// A node is stored here now, in eighths; returns where it was before.
+    pub fn moved(&mut self, place: Place, entry: u64, load: Load<'_>) -> Result<u64> {
+        if let Some(slot) = self.nodes.get_mut(&place)
+            && std::mem::take(&mut slot.is_dirty)
+        {
+            self.dirty -= 1;
+        }
+        if place == self.top() {
+            return Ok(std::mem::replace(&mut self.root, entry));
+        }
+        let (level, number) = place;
+        let parent = (level + 1, number >> FAN_BITS);
+        let slot = self.slot(parent, load)?;
+        let before = slot.node.get(number as usize % FAN);
+        slot.node.set(number as usize % FAN, entry);
+        if before != entry {
+            self.touch(parent, load)?;
+        }
+        Ok(before)
+    }
+
+    /// Lets go of nodes that are stored and were not used lately until there are at most so many bytes, as far as that can be.
+    pub fn shrink(&mut self, budget: u64) {
+        for _ in 0..2 {
+            if self.memory() <= budget {
+                return;
+            }
+            self.nodes.retain(|place, slot| {
+                place.0 > 0 || slot.is_dirty || std::mem::take(&mut slot.is_used)
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+
+    #[test]
+    fn levels_are_as_many_as_the_blocks_take() {
+        for (blocks, expected) in
+            [(1, 1), (2, 1), (1024, 1), (1025, 2), (1 << 20, 2), ((1 << 20) + 1, 3), (1 << 40, 4)]
+        {
+            assert_eq!(levels(blocks), expected, "{blocks}");
+        }
+    }
+
+    #[test]
+    fn what_was_set_is_there_when_nodes_were_stored_and_forgotten() {
+        use std::cell::RefCell;
+        let blocks = 3 << 20;
+        let stored: RefCell<Vec<Vec<u8>>> = RefCell::default();
+        let load = |pos: u64, _: Place| -> Result<Vec<u8>> {
+            stored.borrow().get((pos / 8 - 1) as usize).cloned().ok_or(Error::Poisoned)
+        };
+        let mut map = Map::new(blocks, 0);
+        let mut random = crate::random::Random(1);
+        let mut model = HashMap::new();
+        for round in 0..20 {
+            for _ in 0..200 {
+                let block = random.below(blocks);
+                let entry = random.below(1 << 40);
+                let before = map.set(block, entry, &load).unwrap();
+                assert_eq!(before, model.insert(block, entry).unwrap_or(0));
+            }
+            // As a checkpoint does.
+            for level in 0..3 {
+                for number in map.changed(level) {
+                    let bytes = map.bytes((level, number)).unwrap();
+                    stored.borrow_mut().push(bytes);
+                    let entry = stored.borrow().len() as u64;
+                    map.moved((level, number), entry, &load).unwrap();
+                }
+            }
+            assert_eq!(map.dirty, 0);
+            match round % 3 {
+                0 => map = Map::new(blocks, map.root),
+                1 => map.shrink(0),
+                _ => {}
+            }
+            for (&block, &entry) in &model {
+                assert_eq!(map.get(block, &load).unwrap(), entry);
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_that_makes_no_sense_is_refused() {
+        let mut node = Node::empty();
+        assert!(node.bytes().is_none());
+        node.set(1023, (1 << 40) - 1);
+        let bytes = node.bytes().unwrap();
+        assert_eq!(Node::parse(&bytes, 0).unwrap().get(1023), (1 << 40) - 1);
+        assert!(Node::parse(&bytes[1..], 0).is_err());
+        assert!(Node::parse(&[&bytes[..], &[0]].concat(), 0).is_err());
+        let mut below = vec![1];
+        below.resize(1024, 0);
+        assert!(Node::parse(&below, 0).is_err());
+        let mut above = Vec::new();
+        above.put_signed(1 << 40);
+        above.resize(above.len() + 1023, 0);
+        assert!(Node::parse(&above, 0).is_err());
+    }
+}

@@ -1,0 +1,197 @@
+//! A block device that can be written, compresses what it holds, and loses nothing that was flushed.
+//!
+//! Everything that is written is appended to a log, packed into fragments: a block that is written again is
+//! another fragment, and the map leads there from then on. There is no other journal: the log is one, so
+//! one barrier makes data and map durable together. Segments that hold little that is still needed are cleaned: that is
+//! appended again, and the segment is free.
+//!
+//! After ZBD (Makatos and others, *ZBD: Using transparent compression at the block level to increase storage space
+//! efficiency*, 2010): remapping on write, extents as the unit of writing, a map in two levels (which extent, and where in it)
+//! of which the first is in memory as far as it is needed, a cleaner with watermarks. Other than there a read takes
+//! the bytes of one unit, not the whole extent, and no memory that outlasts a power cut is needed.
+//!
+//! ```
+//! use fiche::volume::{FileDevice, Options, Volume};
+//! use fiche::{ReadAt, WriteAt};
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path().join("disk.fiche");
+//!
+//! let volume = Volume::create(FileDevice::create(&path)?, Options::new(64 << 20))?;
+//! volume.write_at(5000, b"anywhere")?;
+//! volume.flush()?;
+//! drop(volume);
+//!
+//! let volume = Volume::open(FileDevice::open(&path)?)?;
+//! let mut piece = [0; 8];
+//! volume.read_at(5000, &mut piece)?;
+//! assert_eq!(&piece, b"anywhere");
+//! # Ok::<(), fiche::Error>(())
+//! ```
+//!
+//! What was not flushed before a crash is there up to some write and not from there on. A device that fails to
+//! write or to flush poisons the volume: reads go on, and it is to be opened again for more.
+
+mod check;
+mod clean;
+mod device;
+pub(crate) mod format;
+mod log;
+mod map;
+mod open;
+mod read;
+mod space;
+mod unit;
+mod write;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+
+pub use check::Checked;
+pub use device::{Device, FileDevice};
+pub use open::Options;
+
+use crate::codec::Scratch;
+use crate::error::{Error, Result};
+use crate::io::{ReadAt, WriteAt, within};
+use crate::volume::format::BLOCK;
+use crate::volume::log::State;
+use crate::volume::unit::Packing;
+
+/// A volume that is open: a device of a fixed length. Any number of threads may read, write and flush at once.
+///
+/// A read decodes the units that have its blocks, and reads their bytes only. A write is compressed by the thread that
+/// calls, and by others where it is long; appending to the log is one after the other.
+pub struct Volume {
+    device: Box<dyn Device>,
+    blocks: u64,
+    packing: Packing,
+    state: Mutex<State>,
+    /// Held by all who write: alone by those who write a part of a block, which is to be read before.
+    parts: RwLock<()>,
+    flushes: Mutex<Flushes>,
+    flushed: Condvar,
+    is_poisoned: AtomicBool,
+    scratches: Mutex<Vec<Work>>,
+}
+
+/// What a thread reads and writes with.
+#[derive(Default)]
+struct Work {
+    scratch: Scratch,
+    stored: Vec<u8>,
+    room: Vec<u8>,
+}
+
+/// How far the log is durable.
+#[derive(Default)]
+struct Flushes {
+    /// Extents that are.
+    durable: u64,
+    is_running: bool,
+}
+
+/// What was locked, also when somebody who held it panicked: nothing is left half done in there that matters.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Volume {
+    /// Runs with what a thread needs, which is kept for others.
+    fn with_work<O>(&self, run: impl FnOnce(&mut Work) -> O) -> O {
+        let mut work = locked(&self.scratches).pop().unwrap_or_default();
+        let done = run(&mut work);
+        locked(&self.scratches).push(work);
+        done
+    }
+
+    fn check_poison(&self) -> Result<()> {
+        match self.is_poisoned.load(Ordering::Acquire) {
+            true => Err(Error::Poisoned),
+            false => Ok(()),
+        }
+    }
+
+    /// What the device said when it failed to write: nothing is written from here on.
+    fn poison(&self, error: std::io::Error) -> Error {
+        self.is_poisoned.store(true, Ordering::Release);
+        error.into()
+    }
+
+    /// Bytes that the volume takes on its device, and how many of them are segments that are free.
+    pub fn stored_len(&self) -> (u64, u64) {
+        let state = locked(&self.state);
+        let space = &state.space;
+        let all = u64::from(space.segments()) << space.bits;
+        let free = (1..space.segments()).filter(|&segment| space.used(segment).live == 0).count();
+        (all, (free as u64) << space.bits)
+    }
+}
+
+impl ReadAt for Volume {
+    fn len(&self) -> u64 {
+        self.blocks * BLOCK as u64
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        within(offset, buf.len(), self.len())?;
+        self.with_work(|work| self.read(offset, buf, work))
+    }
+}
+
+impl WriteAt for Volume {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        within(offset, bytes.len(), self.len())?;
+        self.check_poison()?;
+        self.with_work(|work| self.write(offset, bytes, work))
+    }
+
+    fn zero_at(&self, offset: u64, len: u64) -> Result<()> {
+        self.zero(offset, len, true)
+    }
+
+    fn discard_at(&self, offset: u64, len: u64) -> Result<()> {
+        self.zero(offset, len, false)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.check_poison()?;
+        let target = locked(&self.state).appended;
+        let mut flushes = locked(&self.flushes);
+        // One barrier for all who wait for it.
+        loop {
+            if flushes.durable >= target {
+                return Ok(());
+            }
+            if !flushes.is_running {
+                break;
+            }
+            flushes = self.flushed.wait(flushes).unwrap_or_else(PoisonError::into_inner);
+            self.check_poison()?;
+        }
+        flushes.is_running = true;
+        drop(flushes);
+        let appended = locked(&self.state).appended;
+        let synced = self.device.sync();
+        let mut flushes = locked(&self.flushes);
+        flushes.is_running = false;
+        let result = match synced {
+            Ok(()) => {
+                flushes.durable = flushes.durable.max(appended);
+                Ok(())
+            }
+            Err(error) => Err(self.poison(error)),
+        };
+        self.flushed.notify_all();
+        result
+    }
+}
+
+impl Drop for Volume {
+    /// Stores the map, so that the next opening need not read the log. What was not flushed may be lost if that fails, as
+    /// in a crash.
+    fn drop(&mut self) {
+        if self.check_poison().is_ok() {
+            let _ = self.close();
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! Making a volume, and opening one: from the last superblock on, what the log says.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Condvar, Mutex, RwLock};
+
+use crate::codec::{Codec, Scratch};
+use crate::envelope::{Container, header, read_header};
+use crate::error::{Error, Place, Result};
+use crate::io::{ReadAt, within};
+use crate::parallel::default_threads;
+use crate::random::Random;
+use crate::volume::device::Device;
+use crate::volume::format::{
+    ALIGN, BLOCK, EPOCH_SHIFT, EXTENT_HEAD, ExtentHead, FragmentHead, Kind, MAX_BLOCKS, MAX_EXTENT,
+    MAX_UNIT, SEGMENT_BITS, SUPERBLOCK_LEN, SUPERBLOCKS, Superblock,
+};
+use crate::volume::log::{State, check_codec, read_meta};
+use crate::volume::map::Map;
+use crate::volume::space::{Space, parse_root};
+use crate::volume::unit::{Packing, Part};
+use crate::volume::{Flushes, Volume};
+
+/// How a volume is made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    len: u64,
+    codec: Codec,
+    level: Option<i32>,
+    unit: usize,
+    segment_bits: Option<u8>,
+    capacity: Option<u64>,
+}
+
+impl Options {
+    /// A device of so many bytes: a multiple of 4096.
+    #[must_use]
+    pub fn new(len: u64) -> Options {
+        let (codec, unit) = (Codec::Zstd, 16 << 10);
+        Options { len, codec, level: None, unit, segment_bits: None, capacity: None }
+    }
+
+    /// What blocks are compressed by: copy (not at all), lz4, zlib or zstd. Zstandard by itself.
+    #[must_use]
+    pub fn codec(self, codec: Codec) -> Options {
+        Options { codec, ..self }
+    }
+
+    /// Its level.
+    #[must_use]
+    pub fn level(self, level: i32) -> Options {
+        Options { level: Some(level), ..self }
+    }
+
+    /// Bytes that are compressed together at most, where so many are written at once: 4 to 128 KiB, 16 KiB by
+    /// itself. Longer ones shrink more, and each is decoded whole to read any block of it.
+    #[must_use]
+    pub fn unit(self, bytes: usize) -> Options {
+        Options { unit: bytes, ..self }
+    }
+
+    /// Bytes that the volume takes on its device at most; by itself as many as are enough whatever is written.
+    #[must_use]
+    pub fn capacity(self, bytes: u64) -> Options {
+        Options { capacity: Some(bytes), ..self }
+    }
+
+    /// Length of a segment, as a power of two from 16 to 26: 64 KiB to 64 MiB; by itself 4 MiB, and less for small volumes.
+    #[must_use]
+    pub fn segment_bits(self, bits: u8) -> Options {
+        Options { segment_bits: Some(bits), ..self }
+    }
+
+    fn superblock(&self) -> Result<Superblock> {
+        let blocks = self.len / BLOCK as u64;
+        if !self.len.is_multiple_of(BLOCK as u64) || !(1..=MAX_BLOCKS).contains(&blocks) {
+            return Err(Error::invalid(
+                "the length of a volume is a multiple of 4096, from 4096 to 2^52",
+            ));
+        }
+        let unit = self.unit / BLOCK;
+        if !self.unit.is_multiple_of(BLOCK) || !(1..=MAX_UNIT).contains(&unit) {
+            return Err(Error::invalid("a unit is a multiple of 4 KiB, up to 128 KiB"));
+        }
+        let level = self.level.unwrap_or(match self.codec {
+            Codec::Zstd => 1,
+            codec => codec.default_level(),
+        });
+        check_codec(self.codec, level)?;
+        // 64 of them, so that one that is cleaned is a small part.
+        let fitting = (self.len / 64).max(1).ilog2() as u8;
+        // Units have to fit in well.
+        let least = if unit > 4 { 19 } else { 17 };
+        let bits = self.segment_bits.unwrap_or(fitting.clamp(least, 22));
+        if !SEGMENT_BITS.contains(&bits) || (self.unit as u64 * 2) > 1 << bits {
+            return Err(Error::invalid("a segment has 2^16 to 2^26 bytes, and room for two units"));
+        }
+        let reserve = super::write::reserve(blocks, bits);
+        // Heads, and what is left over at the ends of segments; and a twelfth, so that cleaning wins something.
+        let whole = self.len + self.len / 12 + blocks * 48;
+        let whole = (whole >> bits) + 2 * u64::from(reserve) + 8;
+        let most = match self.capacity {
+            None => whole,
+            Some(capacity) => capacity >> bits,
+        };
+        let need = u64::from(2 * reserve + 8) << bits;
+        let allowed = ALIGN << 40;
+        match u32::try_from(most) {
+            Ok(most) if most < 2 * reserve + 8 => Err(Error::Limit {
+                what: "a volume of this length",
+                need,
+                allowed: u64::from(most) << bits,
+            }),
+            Ok(most) if u64::from(most) << bits <= allowed => Ok(Superblock {
+                tag: 0,
+                generation: 0,
+                blocks,
+                segment_bits: bits,
+                codec: self.codec,
+                level: level as i8,
+                unit: unit as u8,
+                most_segments: most,
+                segments: 2,
+                next: 1 << EPOCH_SHIFT,
+                head: 1 << bits,
+                map: 0,
+                usage: 0,
+            }),
+            _ => Err(Error::Limit { what: "a volume", need: most << bits, allowed }),
+        }
+    }
+}
+
+/// A device, as far as it can be read like any other source.
+struct Source<'a> {
+    device: &'a dyn Device,
+    len: u64,
+}
+
+impl ReadAt for Source<'_> {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        within(offset, buf.len(), self.len)?;
+        Ok(self.device.read_at(offset, buf)?)
+    }
+}
+
+impl Volume {
+    /// Makes a volume on an empty device.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for options that make no sense, or when the device is not empty; [`Error::Limit`] for one that
+    /// cannot be as long or is given less room than it needs empty; [`Error::Io`].
+    pub fn create(device: impl Device + 'static, options: Options) -> Result<Volume> {
+        let mut superblock = options.superblock()?;
+        if !device.is_empty()? {
+            return Err(Error::invalid("there is something on this device already"));
+        }
+        superblock.tag = fresh_tag();
+        let reserve = super::write::reserve(superblock.blocks, superblock.segment_bits);
+        // What is kept for the map is there, however full the file system becomes.
+        let first = u64::from(reserve + 3) << superblock.segment_bits;
+        device.allocate(0..first)?;
+        superblock.segments = reserve + 3;
+        let volume = Volume::over(Box::new(device), superblock);
+        let mut state = super::locked(&volume.state);
+        state.space.find_free();
+        // The header is last: what has none is no volume.
+        volume.checkpoint(&mut state)?;
+        let write = || {
+            volume.device.write_at(0, &header(Container::Volume))?;
+            volume.device.sync()
+        };
+        write()?;
+        drop(state);
+        Ok(volume)
+    }
+
+    /// Opens a volume for reading and writing, and makes good what a crash left: reads the log from the last superblock on, up to
+    /// some 256 MiB, and writes a new one.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when it is no volume, [`Error::Unsupported`] for a newer version, [`Error::Corrupt`] where both superblocks
+    /// or what they lead to are damaged, [`Error::Io`].
+    pub fn open(device: impl Device + 'static) -> Result<Volume> {
+        let len = device.len()?;
+        let source = Source { device: &device, len };
+        read_header(&source, Container::Volume)?.valid?;
+        let superblock = newest(&device)?;
+        if len < u64::from(superblock.segments) << superblock.segment_bits {
+            return Err(Error::Corrupt { what: "volume", at: Place::Pos(len) });
+        }
+        let volume = Volume::over(Box::new(device), superblock);
+        let mut state = super::locked(&volume.state);
+        volume.load_usage(&mut state)?;
+        // From here on segments that the log goes through are not free, and those it leaves with nothing wait for the
+        // next superblock.
+        state.space.find_free();
+        volume.roll_forward(&mut state)?;
+        state.next = ((state.superblock.next >> EPOCH_SHIFT) + 1) << EPOCH_SHIFT;
+        volume.checkpoint(&mut state)?;
+        drop(state);
+        Ok(volume)
+    }
+
+    fn over(device: Box<dyn Device>, superblock: Superblock) -> Volume {
+        let s = &superblock;
+        let packing = Packing {
+            tag: s.tag,
+            codec: s.codec,
+            level: s.level.into(),
+            unit: s.unit.into(),
+            extent: (32usize << 10).max(usize::from(s.unit) * BLOCK + 64).min(MAX_EXTENT),
+            threads: default_threads(),
+        };
+        let state = State {
+            map: Map::new(s.blocks, s.map / ALIGN),
+            space: Space::new(s.segment_bits, s.most_segments, s.segments, s.head),
+            pages: Vec::new(),
+            root: s.usage / ALIGN,
+            next: s.next,
+            appended: 0,
+            since: 0,
+            scratch: Scratch::default(),
+            superblock: s.clone(),
+        };
+        Volume {
+            device,
+            blocks: s.blocks,
+            packing,
+            state: Mutex::new(state),
+            parts: RwLock::new(()),
+            flushes: Mutex::new(Flushes::default()),
+            flushed: Condvar::new(),
+            is_poisoned: AtomicBool::new(false),
+            scratches: Mutex::default(),
+        }
+    }
+
+    fn load_usage(&self, state: &mut State) -> Result<()> {
+        let tag = self.packing.tag;
+        let pos = state.root * ALIGN;
+        let root = read_meta(&*self.device, tag, pos, (Kind::UsageRoot, 0, 1))?;
+        let corrupt = || Error::Corrupt { what: "usage root", at: Place::Pos(pos) };
+        state.pages = parse_root(&root).ok_or_else(corrupt)?;
+        state.space.pin(state.root);
+        for (page, &entry) in state.pages.iter().enumerate().filter(|(_, entry)| **entry > 0) {
+            let pos = entry * ALIGN;
+            let bytes = read_meta(&*self.device, tag, pos, (Kind::UsagePage, page as u64, 1))?;
+            state.space.parse_page(page as u32, &bytes, pos)?;
+            state.space.pin(entry);
+        }
+        Ok(())
+    }
+
+    /// Does again what the log says from the head on.
+    fn roll_forward(&self, state: &mut State) -> Result<()> {
+        let mut bytes = Vec::new();
+        let mut seen = HashSet::new();
+        loop {
+            let pos = state.space.head;
+            let Some((head, parts)) = self.next_extent(state, pos, &mut bytes)? else {
+                return self.check_end(state, &mut bytes);
+            };
+            state.next += 1;
+            state.since += 1;
+            if head.fragments == 0 {
+                let segment = head.next_segment;
+                // A log that comes back to where it was is none.
+                let is_new = seen.insert(segment) && segment > 0;
+                if !is_new || u64::from(segment) >= u64::from(state.superblock.most_segments) {
+                    return Err(Error::Corrupt { what: "extent", at: Place::Pos(pos) });
+                }
+                state.space.enter(segment);
+                continue;
+            }
+            state.space.head = pos + (EXTENT_HEAD + head.len as usize) as u64;
+            self.apply(state, pos, &parts)?;
+        }
+    }
+
+    /// An opening that was cut off may have stored nodes behind the end. Blocks are written only when its superblock is
+    /// there.
+    fn check_end(&self, state: &mut State, bytes: &mut Vec<u8>) -> Result<()> {
+        let (next, mut pos) = (state.next, state.space.head);
+        state.next = ((next >> EPOCH_SHIFT) + 1) << EPOCH_SHIFT;
+        while let Some((head, parts)) = self.next_extent(state, pos, bytes)? {
+            if !parts.is_empty() {
+                return Err(Error::Corrupt {
+                    what: "superblock",
+                    at: Place::Pos(SUPERBLOCKS[0][0]),
+                });
+            }
+            state.next += 1;
+            pos += (EXTENT_HEAD + head.len as usize) as u64;
+            if head.fragments == 0 {
+                pos = u64::from(head.next_segment) << state.space.bits;
+            }
+        }
+        state.next = next;
+        Ok(())
+    }
+
+    /// The extent at a position, if there is one that is right.
+    fn next_extent(
+        &self,
+        state: &State,
+        pos: u64,
+        bytes: &mut Vec<u8>,
+    ) -> Result<Option<(ExtentHead, Vec<Part>)>> {
+        let tag = self.packing.tag;
+        let end = ((pos >> state.space.bits) + 1) << state.space.bits;
+        let end = end.min(self.device.len()?);
+        let left = end.saturating_sub(pos);
+        if left < EXTENT_HEAD as u64 {
+            return Ok(None);
+        }
+        bytes.resize(EXTENT_HEAD, 0);
+        // That it cannot be read is something else than that it is not there.
+        self.device.read_at(pos, bytes)?;
+        let Ok(head) = ExtentHead::parse(bytes, tag, pos) else { return Ok(None) };
+        let len = EXTENT_HEAD + head.len as usize;
+        if head.number != state.next || len as u64 > left {
+            return Ok(None);
+        }
+        bytes.resize(len, 0);
+        self.device.read_at(pos + EXTENT_HEAD as u64, &mut bytes[EXTENT_HEAD..])?;
+        let mut parts = Vec::new();
+        let mut at = EXTENT_HEAD;
+        for _ in 0..head.fragments {
+            let fragment = bytes.get(at..).unwrap_or_default();
+            let Ok(fragment_head) = FragmentHead::parse(fragment, pos + at as u64) else {
+                return Ok(None);
+            };
+            let FragmentHead { block, count, kind, .. } = fragment_head;
+            if !fragment_head.verify(tag, fragment) {
+                return Ok(None);
+            }
+            // Nodes and usage are stored for a superblock that was not written any more.
+            if matches!(kind, Kind::Unit(_) | Kind::Pattern | Kind::Zeros) {
+                if block + u64::from(count) > self.blocks {
+                    return Err(Error::Corrupt {
+                        what: "fragment",
+                        at: Place::Pos(pos + at as u64),
+                    });
+                }
+                parts.push(Part { at, block, count, is_zeros: kind == Kind::Zeros });
+            }
+            at += fragment_head.stored_len();
+        }
+        Ok((at == len).then_some((head, parts)))
+    }
+}
+
+/// The superblock that counts.
+fn newest(device: &dyn Device) -> Result<Superblock> {
+    let read = |pos: u64| -> Result<Superblock> {
+        let mut bytes = [0; SUPERBLOCK_LEN];
+        match device.read_at(pos, &mut bytes) {
+            Ok(()) => Superblock::parse(&bytes, pos),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(Error::Corrupt { what: "superblock", at: Place::Pos(pos) })
+            }
+            Err(error) => Err(error.into()),
+        }
+    };
+    let mut newest: Result<Superblock> = Err(Error::Poisoned);
+    for pos in SUPERBLOCKS.into_iter().flatten() {
+        match (&newest, read(pos)) {
+            (Ok(best), Ok(other)) if best.generation >= other.generation => {}
+            (Ok(_), Err(Error::Corrupt { .. })) => {}
+            // The first error is told where there is none that is right.
+            (Err(Error::Corrupt { .. }), Err(Error::Corrupt { .. })) => {}
+            (_, Err(error @ Error::Io(_))) => return Err(error),
+            (_, other) => newest = other,
+        }
+    }
+    newest
+}
+
+/// A number that no other volume has, most likely.
+fn fresh_tag() -> u32 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let nanos = now.map_or(0, |now| now.as_nanos() as u64);
+    let mut seed = Random(nanos ^ u64::from(std::process::id()) << 32);
+    (seed.number() >> 32) as u32
+}

@@ -1,0 +1,244 @@
+//! Which segments are in use, and where the log goes on.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::error::Result;
+use crate::volume::format::{ALIGN, ENTRY, FAN};
+use crate::wire::{Put, Take, load_low, low_bytes};
+
+/// What is in a segment: blocks and nodes that were written to it, and those to which the map still leads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Used {
+    pub total: u32,
+    pub live: u32,
+}
+
+/// The segments of a volume.
+pub(super) struct Space {
+    pub bits: u8,
+    most: u32,
+    used: Vec<Used>,
+    /// What is in a segment beside that, and not counted in the usage pages: these themselves.
+    pins: HashMap<u32, u32>,
+    /// Usage pages that differ from what is stored.
+    changed: BTreeSet<u32>,
+    /// May be written.
+    free: Vec<u32>,
+    /// Hold nothing any more, but the last superblock still needs them.
+    pending: Vec<u32>,
+    /// Could not be cleaned.
+    stuck: BTreeSet<u32>,
+    /// Where the next extent lies.
+    pub head: u64,
+}
+
+impl Space {
+    pub fn new(bits: u8, most: u32, segments: u32, head: u64) -> Space {
+        Space {
+            bits,
+            most,
+            used: vec![Used::default(); segments as usize],
+            pins: HashMap::new(),
+            changed: BTreeSet::new(),
+            free: Vec::new(),
+            pending: Vec::new(),
+            stuck: BTreeSet::new(),
+            head,
+        }
+    }
+
+    pub fn segments(&self) -> u32 {
+        self.used.len() as u32
+    }
+
+    pub fn segment(&self, entry: u64) -> u32 {
+        ((entry * ALIGN) >> self.bits) as u32
+    }
+
+    pub fn used(&self, segment: u32) -> Used {
+        self.used.get(segment as usize).copied().unwrap_or_default()
+    }
+
+    /// Whether a segment holds nothing that is needed, now or by itself.
+    pub fn is_dead(&self, segment: u32) -> bool {
+        self.used(segment).live == 0 && !self.pins.contains_key(&segment)
+    }
+
+    fn is_head(&self, segment: u32) -> bool {
+        self.head >> self.bits == u64::from(segment)
+    }
+
+    fn change(&mut self, segment: u32) -> Option<&mut Used> {
+        self.changed.insert(segment / FAN as u32);
+        self.used.get_mut(segment as usize)
+    }
+
+    /// Blocks or nodes were written to where this entry leads.
+    pub fn add(&mut self, entry: u64, count: u32) {
+        let segment = self.segment(entry);
+        if let Some(used) = self.change(segment) {
+            used.total = used.total.saturating_add(count);
+            used.live = used.live.saturating_add(count);
+        }
+    }
+
+    /// A block or node that was where this entry leads is somewhere else now.
+    pub fn remove(&mut self, entry: u64) {
+        if entry == 0 {
+            return;
+        }
+        let segment = self.segment(entry);
+        let Some(used) = self.change(segment) else { return };
+        debug_assert!(used.live > 0, "segment {segment} has nothing to lose");
+        used.live = used.live.saturating_sub(1);
+        self.retire(segment);
+    }
+
+    pub fn pin(&mut self, entry: u64) {
+        *self.pins.entry(self.segment(entry)).or_default() += 1;
+    }
+
+    pub fn unpin(&mut self, entry: u64) {
+        if entry == 0 {
+            return;
+        }
+        let segment = self.segment(entry);
+        if let Some(count) = self.pins.get_mut(&segment) {
+            *count -= 1;
+            if *count == 0 {
+                self.pins.remove(&segment);
+            }
+        }
+        self.retire(segment);
+    }
+
+    /// A segment that holds nothing waits for the next superblock.
+    fn retire(&mut self, segment: u32) {
+        if segment > 0 && self.is_dead(segment) && !self.is_head(segment) {
+            self.pending.push(segment);
+        }
+    }
+
+    /// Segments that the log may go on in.
+    pub fn available(&self) -> u32 {
+        self.free.len() as u32 + self.most.saturating_sub(self.segments())
+    }
+
+    /// The next segment for the log, and whether it is a new one at the end.
+    pub fn next(&mut self) -> Option<(u32, bool)> {
+        if let Some(segment) = self.free.pop() {
+            return Some((segment, false));
+        }
+        (self.segments() < self.most).then(|| (self.segments(), true))
+    }
+
+    /// There is no room for new segments at the end.
+    pub fn stop_growing(&mut self) {
+        self.most = self.segments();
+    }
+
+    /// The log goes on at the start of a segment.
+    pub fn enter(&mut self, segment: u32) {
+        let left = (self.head >> self.bits) as u32;
+        if segment as usize >= self.used.len() {
+            self.used.resize(segment as usize + 1, Used::default());
+        }
+        self.free.retain(|free| *free != segment);
+        self.head = u64::from(segment) << self.bits;
+        if let Some(used) = self.change(segment) {
+            *used = Used::default();
+        }
+        self.stuck.remove(&segment);
+        self.retire(left);
+    }
+
+    /// Segments that a superblock, once it is durable, does not need any more.
+    pub fn take_pending(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.pending)
+    }
+
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Lets the log go on in segments that were pending.
+    pub fn release(&mut self, segments: Vec<u32>) {
+        for segment in segments {
+            if self.is_dead(segment) && !self.is_head(segment) && !self.free.contains(&segment) {
+                self.free.push(segment);
+            }
+        }
+    }
+
+    /// All segments but the first that hold nothing, when a volume was opened.
+    pub fn find_free(&mut self) {
+        let is_free = |segment: &u32| self.is_dead(*segment) && !self.is_head(*segment);
+        // The first are taken first.
+        self.free = (1..self.segments()).rev().filter(is_free).collect();
+    }
+
+    /// The segment with the smallest part that is still needed.
+    pub fn victim(&self) -> Option<u32> {
+        let part = |segment: &u32| {
+            let Used { total, live } = self.used(*segment);
+            (u64::from(live) << 20) / u64::from(total.max(1))
+        };
+        let is_candidate = |segment: &u32| {
+            !self.is_dead(*segment) && !self.is_head(*segment) && !self.stuck.contains(segment)
+        };
+        let best = (1..self.segments()).filter(is_candidate).min_by_key(part)?;
+        // Where hardly anything is won, cleaning would go round in circles.
+        (part(&best) < (31 << 20) / 32).then_some(best)
+    }
+
+    pub fn set_stuck(&mut self, segment: u32) {
+        self.stuck.insert(segment);
+    }
+
+    /// Usage pages that are to be stored.
+    pub fn take_changed(&mut self) -> BTreeSet<u32> {
+        std::mem::take(&mut self.changed)
+    }
+
+    pub fn set_changed(&mut self, page: u32) {
+        self.changed.insert(page);
+    }
+
+    /// What is stored of a page; `None` for one of nothing.
+    pub fn page(&self, page: u32) -> Option<Vec<u8>> {
+        let start = page as usize * FAN;
+        let mut bytes = Vec::with_capacity(FAN * 3);
+        let mut is_nothing = true;
+        for segment in start..start + FAN {
+            let Used { total, live } = self.used(segment as u32);
+            is_nothing &= total == 0;
+            bytes.put_varint(total.into());
+            bytes.put_varint(live.into());
+        }
+        (!is_nothing).then_some(bytes)
+    }
+
+    pub fn parse_page(&mut self, page: u32, bytes: &[u8], pos: u64) -> Result<()> {
+        let mut take = Take::new(bytes, "usage page", pos);
+        let start = page as usize * FAN;
+        for segment in start..start + FAN {
+            let (total, live) = (take.count(u32::MAX.into())?, take.count(u32::MAX.into())?);
+            let used = Used { total: total as u32, live: live as u32 };
+            match self.used.get_mut(segment) {
+                Some(slot) if live <= total => *slot = used,
+                None if total == 0 && live == 0 => {}
+                _ => return Err(take.corrupt()),
+            }
+        }
+        take.end()
+    }
+}
+
+/// The stored bytes of the usage root.
+pub(super) fn put_root(pages: &[u64]) -> Vec<u8> {
+    pages.iter().flat_map(|&entry| low_bytes(entry)[..ENTRY].to_vec()).collect()
+}
+
+pub(super) fn parse_root(bytes: &[u8]) -> Option<Vec<u64>> {
+    bytes.len().is_multiple_of(ENTRY).then(|| bytes.chunks(ENTRY).map(load_low).collect())
+}
