@@ -30,6 +30,9 @@ need bgzip tabix
 need bsdcat libarchive-tools
 need pkg-config pkg-config
 need valgrind valgrind
+need qemu-io qemu-utils
+need nbdinfo libnbd-bin
+need fio fio
 need "$python" python3
 
 if [ ! -x "$venv/bin/python" ] && command -v "$python" >/dev/null 2>&1; then

@@ -21,6 +21,7 @@ mod stream;
 mod ui;
 mod unpack;
 mod verify;
+mod volume;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -56,6 +57,8 @@ enum Verb {
     Gzip(gzip::Args),
     Index(index::Args),
     #[command(subcommand)]
+    Volume(volume::Verb),
+    #[command(subcommand)]
     Events(events::Verb),
     #[command(subcommand)]
     Dict(dictionary::Verb),
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         Verb::Mount(args) => mount::run(args),
         Verb::Gzip(args) => gzip::run(args),
         Verb::Index(args) => index::run(args),
+        Verb::Volume(verb) => volume::run(verb),
         Verb::Events(verb) => events::run(verb),
         Verb::Dict(verb) => dictionary::run(verb),
         Verb::Completions { shell } => completions(shell),

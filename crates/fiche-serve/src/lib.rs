@@ -1,4 +1,5 @@
-//! Hands archives to the operating system: as a folder of files that any program reads.
+//! Hands archives to the operating system, as a folder of files that any program reads; and volumes, as network block
+//! devices ([`Nbd`]).
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -14,6 +15,8 @@
 //! ```
 
 mod fuse;
+mod nbd;
 mod tree;
 
 pub use fuse::{Mount, Mounted};
+pub use nbd::{Address, Nbd, Server};

@@ -78,6 +78,12 @@ pub trait WriteAt: ReadAt {
     /// Those of [`write_at`](WriteAt::write_at).
     fn discard_at(&self, offset: u64, len: u64) -> Result<()>;
 
+    /// How many bytes from `offset` on are alike: known to be zero, or not. At least one, and possibly fewer than there are.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] at the end; those of reading.
+    fn run_at(&self, offset: u64) -> Result<(u64, bool)>;
+
     /// Makes all durable that was written before.
     ///
     /// # Errors

@@ -393,8 +393,11 @@ fn overwriting_goes_on_for_ever_in_the_room_that_a_volume_takes() {
     }
     assert!(whole(&volume) == model);
     check(&volume);
-    let (stored, _) = volume.stored_len();
-    assert!(stored < 4 * model.len() as u64, "{stored}");
+    drop(volume);
+    let told = fiche::volume::describe(&device.bytes()).unwrap();
+    assert_eq!((told.len, told.unit), (model.len() as u64, 16 << 10));
+    assert!(told.stored_len <= told.capacity && told.capacity < 4 * model.len() as u64, "{told:?}");
+    assert!(told.free_len < told.stored_len && (1..=1000).contains(&told.live), "{told:?}");
 }
 
 #[test]

@@ -7,3 +7,4 @@ mod mount;
 mod place;
 #[cfg(feature = "remote")]
 mod remote;
+mod volume;

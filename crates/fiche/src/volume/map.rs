@@ -178,6 +178,19 @@ impl Map {
         Ok(())
     }
 
+    /// How many blocks from this one on lead nowhere, or somewhere, up to the end of what one node tells.
+    pub fn run(&mut self, block: u64, load: Load<'_>) -> Result<(u64, bool)> {
+        if let Some(level) = self.nothing_above(block, load)? {
+            let bits = FAN_BITS * (u32::from(level) + 1);
+            return Ok(((((block >> bits) + 1) << bits) - block, true));
+        }
+        let slot = self.slot((0, block >> FAN_BITS), load)?;
+        let first = block as usize % FAN;
+        let is_zero = slot.node.get(first) == 0;
+        let end = (first..FAN).find(|&i| (slot.node.get(i) == 0) != is_zero).unwrap_or(FAN);
+        Ok(((end - first) as u64, is_zero))
+    }
+
     /// The level of the highest node that leads to a block and was never there.
     fn nothing_above(&mut self, block: u64, load: Load<'_>) -> Result<Option<u8>> {
         for level in (0..self.levels).rev() {

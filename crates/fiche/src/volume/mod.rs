@@ -33,6 +33,7 @@
 
 mod check;
 mod clean;
+mod describe;
 mod device;
 pub(crate) mod format;
 mod log;
@@ -47,6 +48,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 pub use check::Checked;
+pub use describe::{Description, describe};
 pub use device::{Device, FileDevice};
 pub use open::Options;
 
@@ -116,15 +118,6 @@ impl Volume {
         self.is_poisoned.store(true, Ordering::Release);
         error.into()
     }
-
-    /// Bytes that the volume takes on its device, and how many of them are segments that are free.
-    pub fn stored_len(&self) -> (u64, u64) {
-        let state = locked(&self.state);
-        let space = &state.space;
-        let all = u64::from(space.segments()) << space.bits;
-        let free = (1..space.segments()).filter(|&segment| space.used(segment).live == 0).count();
-        (all, (free as u64) << space.bits)
-    }
 }
 
 impl ReadAt for Volume {
@@ -151,6 +144,15 @@ impl WriteAt for Volume {
 
     fn discard_at(&self, offset: u64, len: u64) -> Result<()> {
         self.zero(offset, len, false)
+    }
+
+    fn run_at(&self, offset: u64) -> Result<(u64, bool)> {
+        within(offset, 1, self.len())?;
+        let load = self.load();
+        let mut state = locked(&self.state);
+        let (blocks, is_zero) = state.map.run(offset / BLOCK as u64, &load)?;
+        let end = (offset / BLOCK as u64 + blocks).min(self.blocks) * BLOCK as u64;
+        Ok((end - offset, is_zero))
     }
 
     fn flush(&self) -> Result<()> {

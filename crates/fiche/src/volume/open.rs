@@ -196,7 +196,7 @@ impl Volume {
         }
         let volume = Volume::over(Box::new(device), superblock);
         let mut state = super::locked(&volume.state);
-        volume.load_usage(&mut state)?;
+        state.pages = read_usage(&*volume.device, &state.superblock.clone(), &mut state.space)?;
         // From here on segments that the log goes through are not free, and those it leaves with nothing wait for the
         // next superblock.
         state.space.find_free();
@@ -239,22 +239,6 @@ impl Volume {
             is_poisoned: AtomicBool::new(false),
             scratches: Mutex::default(),
         }
-    }
-
-    fn load_usage(&self, state: &mut State) -> Result<()> {
-        let tag = self.packing.tag;
-        let pos = state.root * ALIGN;
-        let root = read_meta(&*self.device, tag, pos, (Kind::UsageRoot, 0, 1))?;
-        let corrupt = || Error::Corrupt { what: "usage root", at: Place::Pos(pos) };
-        state.pages = parse_root(&root).ok_or_else(corrupt)?;
-        state.space.pin(state.root);
-        for (page, &entry) in state.pages.iter().enumerate().filter(|(_, entry)| **entry > 0) {
-            let pos = entry * ALIGN;
-            let bytes = read_meta(&*self.device, tag, pos, (Kind::UsagePage, page as u64, 1))?;
-            state.space.parse_page(page as u32, &bytes, pos)?;
-            state.space.pin(entry);
-        }
-        Ok(())
     }
 
     /// Does again what the log says from the head on.
@@ -356,8 +340,28 @@ impl Volume {
     }
 }
 
+/// Reads the usage that a superblock leads to, and returns where its pages are.
+pub(super) fn read_usage(
+    device: &dyn Device,
+    superblock: &Superblock,
+    space: &mut Space,
+) -> Result<Vec<u64>> {
+    let (tag, pos) = (superblock.tag, superblock.usage);
+    let root = read_meta(device, tag, pos, (Kind::UsageRoot, 0, 1))?;
+    let corrupt = || Error::Corrupt { what: "usage root", at: Place::Pos(pos) };
+    let pages = parse_root(&root).ok_or_else(corrupt)?;
+    space.pin(pos / ALIGN);
+    for (page, &entry) in pages.iter().enumerate().filter(|(_, entry)| **entry > 0) {
+        let pos = entry * ALIGN;
+        let bytes = read_meta(device, tag, pos, (Kind::UsagePage, page as u64, 1))?;
+        space.parse_page(page as u32, &bytes, pos)?;
+        space.pin(entry);
+    }
+    Ok(pages)
+}
+
 /// The superblock that counts.
-fn newest(device: &dyn Device) -> Result<Superblock> {
+pub(super) fn newest(device: &dyn Device) -> Result<Superblock> {
     let read = |pos: u64| -> Result<Superblock> {
         let mut bytes = [0; SUPERBLOCK_LEN];
         match device.read_at(pos, &mut bytes) {

@@ -64,7 +64,8 @@ impl Space {
         self.used(segment).live == 0 && !self.pins.contains_key(&segment)
     }
 
-    fn is_head(&self, segment: u32) -> bool {
+    /// Whether the log goes on in a segment.
+    pub fn is_head(&self, segment: u32) -> bool {
         self.head >> self.bits == u64::from(segment)
     }
 

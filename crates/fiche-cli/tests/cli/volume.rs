@@ -1,0 +1,146 @@
+//! `fiche volume` as people use it.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::place::Place;
+
+/// A server of a volume that ends when it is dropped.
+struct Served(Child);
+
+impl Served {
+    fn new(place: &Place, file: &str) -> Served {
+        let socket = place.path("socket");
+        let mut command = place.command(&["volume", "serve", file, "--nbd", "./socket"]);
+        let child = command.stderr(Stdio::null()).spawn().unwrap();
+        let start = Instant::now();
+        while std::os::unix::net::UnixStream::connect(&socket).is_err() {
+            assert!(start.elapsed() < Duration::from_secs(20), "nobody listens");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Served(child)
+    }
+
+    fn end(mut self, signal: &str) -> Option<i32> {
+        let id = self.0.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What must fail with this exit code, and say this.
+#[track_caller]
+fn fails(place: &Place, code: i32, args: &[&str], what: &str) {
+    let said = place.fails(code, args);
+    assert!(said.contains(what), "{said}");
+}
+
+fn ok(place: &Place, args: &[&str]) -> String {
+    String::from_utf8(place.ok(args)).unwrap()
+}
+
+/// Asks QEMU's client; false where there is none.
+fn io(place: &Place, commands: &[&str]) -> bool {
+    let only_reads = commands.iter().all(|command| command.starts_with("read"));
+    let uri = format!("nbd+unix:///?socket={}", place.path("socket").display());
+    let mut command = Command::new("qemu-io");
+    command.args(if only_reads { &["-r"][..] } else { &[] }).args(["-f", "raw", &uri]);
+    for each in commands {
+        command.args(["-c", each]);
+    }
+    match command.output() {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(output.status.success() && !said.contains("failed"), "{said}");
+            true
+        }
+        Err(_) => {
+            println!("SKIP: qemu-io is not there");
+            false
+        }
+    }
+}
+
+#[test]
+fn what_was_flushed_is_there_when_the_server_was_killed_and_all_when_it_was_stopped() {
+    let place = Place::new();
+    place.ok(&["volume", "create", "disk", "--size", "64M", "--codec", "lz4"]);
+    for round in 1..=5 {
+        let server = Served::new(&place, "disk");
+        let (kept, flushed) =
+            (format!("write -P {round} 1M 3M"), format!("write -f -P {round} 0 64K"));
+        if !io(&place, &[&kept, "flush", &flushed, "write -P 77 8M 1M"]) {
+            return;
+        }
+        server.end("-KILL");
+        let server = Served::new(&place, "disk");
+        let read = [format!("read -P {round} 1M 3M"), format!("read -P {round} 0 64K")];
+        io(&place, &[&read[0], &read[1]]);
+        // Nobody else may open it, and nobody needs to for this.
+        fails(&place, 5, &["volume", "check", "disk"], "in use");
+        let info = ok(&place, &["volume", "info", "disk", "--json"]);
+        assert!(info.contains("\"logical_bytes\": 67108864"), "{info}");
+        let unflushed = format!("write -P {} 4M 100K", round + 100);
+        io(&place, &[&unflushed]);
+        assert_eq!(server.end("-TERM"), Some(0));
+        assert!(!place.path("socket").exists());
+        place.ok(&["volume", "check", "disk"]);
+        let server = Served::new(&place, "disk");
+        io(&place, &[&format!("read -P {} 4M 100K", round + 100)]);
+        assert_eq!(server.end("-INT"), Some(0));
+    }
+}
+
+#[test]
+fn volumes_that_cannot_be_are_refused_and_leave_nothing() {
+    let place = Place::new();
+    fn create<'a>(more: &[&'a str]) -> Vec<&'a str> {
+        [&["volume", "create", "disk"], more].concat()
+    }
+    fails(&place, 2, &create(&["--size", "5000"]), "multiple of 4096");
+    fails(&place, 2, &create(&["--size", "0"]), "multiple of 4096");
+    fails(&place, 2, &create(&["--size", "1G", "--level", "77"]), "level");
+    fails(&place, 2, &create(&["--size", "1G", "--unit", "5K"]), "unit");
+    fails(&place, 6, &create(&["--size", "1G", "--capacity", "1M"]), "needs");
+    fails(&place, 2, &create(&["--size", "1G", "--codec", "zip"]), "zstd, lz4, zlib, none");
+    assert!(!place.path("disk").exists());
+    place.ok(&create(&["--size", "1G"]));
+    fails(&place, 5, &create(&["--size", "1G"]), "exists");
+    let info = ok(&place, &["volume", "info", "disk"]);
+    assert!(info.contains("by zstd 1, in units of 16"), "{info}");
+    assert!(ok(&place, &["volume", "check", "disk"]).contains("0 units"));
+    // It is no archive, and an archive is no volume.
+    fails(&place, 2, &["ls", "disk"], "this is a volume");
+    std::fs::write(place.path("text"), "text\n").unwrap();
+    place.ok(&["pack", "text", "-o", "a.fiche"]);
+    fails(&place, 2, &["volume", "info", "a.fiche"], "this is an archive");
+    fails(&place, 2, &["volume", "check", "text"], "not a fiche file");
+    fails(&place, 2, &["volume", "serve", "disk", "--nbd", "socket"], "./socket");
+    fails(&place, 5, &["volume", "serve", "disk", "--nbd", "./no/socket"], "no/socket");
+    // Damage is found.
+    let mut bytes = std::fs::read(place.path("disk")).unwrap();
+    bytes[5] ^= 1;
+    std::fs::write(place.path("damaged"), &bytes).unwrap();
+    fails(&place, 2, &["volume", "info", "damaged"], "not a fiche file");
+    bytes[5] ^= 1;
+    [4100, 8200, 12_300, 16_400].iter().for_each(|&pos| bytes[pos] ^= 1);
+    std::fs::write(place.path("damaged"), &bytes).unwrap();
+    fails(&place, 3, &["volume", "check", "damaged"], "superblock");
+}
+
+#[test]
+fn archives_and_streams_are_served_for_reading() {
+    let place = Place::new();
+    std::fs::write(place.path("text"), vec![b'x'; 100_000]).unwrap();
+    place.ok(&["pack", "text", "-o", "a.fiche"]);
+    let server = Served::new(&place, "a.fiche");
+    io(&place, &["read -P 120 0 99840"]);
+    assert_eq!(server.end("-TERM"), Some(0));
+}
