@@ -33,6 +33,10 @@ need valgrind valgrind
 need qemu-io qemu-utils
 need nbdinfo libnbd-bin
 need fio fio
+need losetup mount
+need mkfs.ext4 e2fsprogs
+need mkfs.xfs xfsprogs
+need mkfs.btrfs btrfs-progs
 need "$python" python3
 
 if [ ! -x "$venv/bin/python" ] && command -v "$python" >/dev/null 2>&1; then

@@ -1,14 +1,15 @@
 //! `fiche volume`
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use fiche::codec::Codec;
 use fiche::volume::{self, FileDevice, Options, Volume};
-use fiche::{Error, ReadAt};
-use fiche_serve::{Address, Nbd};
+use fiche::{Error, ReadAt, WriteAt};
+use fiche_serve::{Address, Disk, Nbd};
 use serde_json::json;
 
 use crate::dictionary::Given;
@@ -80,16 +81,24 @@ impl Name {
     }
 }
 
-/// Serve a volume as a network block device, until it is stopped by Ctrl-C or SIGTERM
+/// Serve a volume as a disk, until it is stopped by Ctrl-C or SIGTERM
 ///
-/// An archive, or a gzip, zstd, xz or lz4 file, is served for reading.
+/// As a network block device, or as a file that can be written, DIR/disk, of which --loop makes a disk of the kernel's. An
+/// archive, or a gzip, zstd, xz or lz4 file, is served for reading as a network block device.
 #[derive(clap::Args)]
+#[command(group = clap::ArgGroup::new("face").required(true))]
 pub struct Serve {
     /// The volume, archive or stream
     file: PathBuf,
     /// Where: a path for a socket, which has a / in it, or HOST:PORT, or a port of this machine
-    #[arg(long, value_name = "SOCKET")]
-    nbd: String,
+    #[arg(long, value_name = "SOCKET", group = "face")]
+    nbd: Option<String>,
+    /// Mount it at this folder, as the file `disk`
+    #[arg(long, value_name = "DIR", group = "face")]
+    fuse: Option<PathBuf>,
+    /// Make a disk of that file by losetup, and print its name, /dev/loopN
+    #[arg(long, requires = "fuse")]
+    r#loop: bool,
     /// Name of the export; clients that ask for none get the one without a name
     #[arg(long, default_value = "")]
     name: String,
@@ -166,16 +175,27 @@ fn address(text: &str) -> Result<Address, Failed> {
 const LOOK: Duration = Duration::from_millis(50);
 
 fn serve(args: &Serve) -> Result<(), Failed> {
+    match (&args.nbd, &args.fuse) {
+        (Some(nbd), _) => serve_nbd(args, nbd),
+        (None, Some(folder)) => serve_fuse(args, folder),
+        (None, None) => Err(Failed::usage("--nbd or --fuse says how it is served")),
+    }
+}
+
+fn open(file: &Path) -> Result<Arc<Volume>, Failed> {
+    let at = |error| Failed::at(file, error);
+    Ok(Arc::new(Volume::open(FileDevice::open(file).map_err(at)?).map_err(at)?))
+}
+
+fn serve_nbd(args: &Serve, nbd: &str) -> Result<(), Failed> {
     let at = |error| Failed::at(&args.file, error);
-    let address = address(&args.nbd)?;
+    let address = address(nbd)?;
     let source = input::source(&args.file)?;
-    let (nbd, what) = match volume::describe(&source) {
+    let (server, what) = match volume::describe(&source) {
         Ok(told) => {
-            let volume = Volume::open(FileDevice::open(&args.file).map_err(at)?).map_err(at)?;
-            (
-                Nbd::default().device(&args.name, Arc::new(volume)),
-                format!("{} to read and write", show(told.len)),
-            )
+            let volume = open(&args.file)?;
+            let what = format!("{} to read and write", show(told.len));
+            (Nbd::default().device(&args.name, volume), what)
         }
         // An archive or a stream, perhaps.
         Err(Error::Invalid { .. }) => {
@@ -193,10 +213,7 @@ fn serve(args: &Serve) -> Result<(), Failed> {
     };
     ui::will_check();
     ui::set_left("all that was written is there");
-    let server = match nbd.listen(&address) {
-        Ok(server) => server,
-        Err(error) => return Err(Failed::at(Path::new(&args.nbd), error)),
-    };
+    let server = server.listen(&address).map_err(|error| Failed::at(Path::new(nbd), error))?;
     let name = &args.name;
     match (&address, server.local_addr()) {
         (Address::Unix(path), _) => {
@@ -209,6 +226,49 @@ fn serve(args: &Serve) -> Result<(), Failed> {
         std::thread::sleep(LOOK);
     }
     server.stop().map_err(at)
+}
+
+fn serve_fuse(args: &Serve, folder: &Path) -> Result<(), Failed> {
+    let at = |error| Failed::at(&args.file, error);
+    let volume = open(&args.file)?;
+    ui::will_check();
+    ui::set_left("all that was written is there");
+    let name = args.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let disk = Disk::new(volume.clone()).name(name).log(|line| say!("{line}"));
+    let mounted = disk.at(folder).map_err(at)?;
+    let device = match args.r#loop {
+        true => Some(attach(&folder.join("disk"))?),
+        false => None,
+    };
+    match &device {
+        Some(device) => ui::print(format!("{device}\n").as_bytes())?,
+        None => say!("{} to read and write at {}/disk", show(volume.len()), folder.display()),
+    }
+    while ui::check_stop().is_ok() && !mounted.is_gone() {
+        std::thread::sleep(LOOK);
+    }
+    volume.flush().map_err(at)?;
+    if let Some(device) = device {
+        let _ = Command::new("losetup").arg("-d").arg(device).status();
+    }
+    match mounted.is_gone() {
+        true => mounted.wait().map_err(at),
+        false => mounted.unmount().map_err(|error| Failed::at(folder, error)),
+    }
+}
+
+/// Makes a disk of a file.
+fn attach(file: &Path) -> Result<String, Failed> {
+    let command = Path::new("losetup");
+    let output = Command::new(command).args(["--find", "--show"]).arg(file).output();
+    let output = output.map_err(|error| Failed::io(command, error))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => {
+            let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            Err(Failed::io(file, std::io::Error::other(why)))
+        }
+    }
 }
 
 fn info(args: &Info) -> Result<(), Failed> {

@@ -110,10 +110,7 @@ impl Mount {
         config.acl = if self.others { SessionACL::All } else { SessionACL::Owner };
         config.n_threads = Some(self.threads);
         config.clone_fd = self.threads > 1;
-        let session = fuser::spawn_mount(files, folder, &config).map_err(|error| {
-            Error::Io(io::Error::new(error.kind(), format!("{}: {error}", folder.display())))
-        })?;
-        Ok(Mounted { session, folder: folder.to_owned() })
+        Mounted::new(files, folder, &config)
     }
 }
 
@@ -124,6 +121,16 @@ pub struct Mounted {
 }
 
 impl Mounted {
+    pub(crate) fn new<F>(files: F, folder: &Path, config: &Config) -> Result<Mounted>
+    where
+        F: Filesystem + Send + Sync + 'static,
+    {
+        let session = fuser::spawn_mount(files, folder, config).map_err(|error| {
+            Error::Io(io::Error::new(error.kind(), format!("{}: {error}", folder.display())))
+        })?;
+        Ok(Mounted { session, folder: folder.to_owned() })
+    }
+
     /// Where it is.
     #[must_use]
     pub fn folder(&self) -> &Path {
@@ -208,9 +215,8 @@ impl Files {
         let time = time.and_then(|time| time.checked_add(Duration::new(0, nanoseconds)));
         let time = time.unwrap_or(SystemTime::UNIX_EPOCH);
         // What nobody is known to own is the reader's.
-        let own = || (rustix_ids().0, rustix_ids().1);
         let known = attributes.owner.filter(|(user, _)| *user != u32::MAX);
-        let (uid, gid) = known.unwrap_or_else(own);
+        let (uid, gid) = known.unwrap_or_else(ids);
         FileAttr {
             ino: INodeNo(node.ino()),
             size: attributes.len,
@@ -244,7 +250,7 @@ impl Files {
 type Named = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// User and group of this process.
-fn rustix_ids() -> (u32, u32) {
+pub(crate) fn ids() -> (u32, u32) {
     (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
 }
 

@@ -1,5 +1,5 @@
 //! Hands archives to the operating system, as a folder of files that any program reads; and volumes, as network block
-//! devices ([`Nbd`]).
+//! devices ([`Nbd`]) and as a file of which the kernel makes a disk ([`Disk`]).
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -14,9 +14,11 @@
 //! # Ok::<(), fiche::Error>(())
 //! ```
 
+mod disk;
 mod fuse;
 mod nbd;
 mod tree;
 
+pub use disk::Disk;
 pub use fuse::{Mount, Mounted};
 pub use nbd::{Address, Nbd, Server};

@@ -144,3 +144,61 @@ fn archives_and_streams_are_served_for_reading() {
     io(&place, &["read -P 120 0 99840"]);
     assert_eq!(server.end("-TERM"), Some(0));
 }
+
+/// Runs a program; whether it succeeded.
+fn runs(program: &str, args: &[&str]) -> bool {
+    let output = Command::new(program).args(args).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn a_file_system_is_whole_when_its_server_was_killed() {
+    if !std::path::Path::new("/dev/fuse").exists() {
+        println!("SKIP: mounting: no /dev/fuse");
+        return;
+    }
+    let place = Place::new();
+    for name in ["fuse", "at"] {
+        std::fs::create_dir(place.path(name)).unwrap();
+    }
+    let (fuse, at) = (place.path("fuse"), place.path("at"));
+    let (fuse, at) = (fuse.to_str().unwrap(), at.to_str().unwrap());
+    place.ok(&["volume", "create", "disk", "--size", "256M"]);
+    let text: String = (0..100_000).map(|i| format!("line {i} of a file\n")).collect();
+    for round in 0..4 {
+        let mut command = place.command(&["volume", "serve", "disk", "--fuse", "fuse", "--loop"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut device = String::new();
+        let out = child.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut device).unwrap();
+        let server = Served(child);
+        let device = device.trim();
+        if device.is_empty() {
+            println!("SKIP: losetup cannot make a disk here");
+            return;
+        }
+        if round == 0 && !runs("mkfs.ext4", &["-q", device]) {
+            println!("SKIP: mkfs.ext4 is not there");
+            return;
+        }
+        // 1: the journal was played back.
+        let checked = Command::new("e2fsck").args(["-p", device]).output().unwrap();
+        assert!(matches!(checked.status.code(), Some(0 | 1)), "round {round}: {checked:?}");
+        assert!(runs("mount", &[device, at]), "round {round}");
+        for i in 0..round {
+            let kept = std::fs::read_to_string(format!("{at}/kept{i}")).unwrap();
+            assert!(kept == text, "round {round}: kept{i}");
+        }
+        let kept = format!("{at}/kept{round}");
+        std::fs::write(&kept, &text).unwrap();
+        std::fs::File::open(&kept).unwrap().sync_all().unwrap();
+        std::fs::File::open(at).unwrap().sync_all().unwrap();
+        std::fs::write(format!("{at}/lost{round}"), &text).unwrap();
+        // Without a word, while the file system is mounted.
+        server.end("-KILL");
+        assert!(runs("umount", &["-l", at]));
+        let _ = runs("losetup", &["-d", device]);
+        assert!(runs("umount", &["-l", fuse]));
+        place.ok(&["volume", "check", "disk"]);
+    }
+}
