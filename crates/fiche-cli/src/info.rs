@@ -14,8 +14,9 @@ use crate::input;
 use crate::sizes::show;
 use crate::stream;
 use crate::ui::{self, Failed};
+use crate::volume;
 
-/// Say what an archive, a dictionary, or a gzip, zstd, xz or lz4 file is made of
+/// Say what an archive, a dictionary, a volume, or a gzip, zstd, xz or lz4 file is made of
 #[derive(clap::Args)]
 pub struct Args {
     /// The archive, dictionary, or gzip, zstd, xz or lz4 file
@@ -39,7 +40,10 @@ pub fn run(args: Args) -> Result<(), Failed> {
             Ok(dictionary) => {
                 return dictionary::describe(&args.file, &dictionary, source.len(), args.json);
             }
-            Err(_) => return Err(Failed::at(&args.file, error)),
+            Err(_) => match fiche::volume::describe(&source) {
+                Ok(told) => return volume::describe(&told, args.json),
+                Err(_) => return Err(Failed::at(&args.file, error)),
+            },
         },
     };
     let dictionaries = reader.dictionaries().map_err(|e| Failed::at(&args.file, e))?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use fiche::codec::Codec;
-use fiche::volume::{self, FileDevice, Options, Volume};
+use fiche::volume::{self, Description, FileDevice, Options, Volume};
 use fiche::{Error, ReadAt, WriteAt};
 use fiche_serve::{Address, Disk, Nbd};
 use serde_json::json;
@@ -275,8 +275,13 @@ fn info(args: &Info) -> Result<(), Failed> {
     let at = |error| Failed::at(&args.file, error);
     let source = input::source(&args.file)?;
     let told = volume::describe(&source).map_err(at)?;
+    describe(&told, args.json)
+}
+
+/// Prints what a volume says of itself.
+pub fn describe(told: &Description, as_json: bool) -> Result<(), Failed> {
     let codec = Name::of(told.codec);
-    if args.json {
+    if as_json {
         let report = json!({
             "kind": "volume",
             "method": codec,

@@ -14,7 +14,7 @@ use fuser::{
     TimeOrNow, WriteFlags,
 };
 
-use crate::fuse::{Mounted, ids};
+use crate::fuse::{Mounted, errno, ids};
 
 /// Name of the file.
 const NAME: &str = "disk";
@@ -76,14 +76,7 @@ impl Disk {
 
     fn told(&self, what: &str, error: &Error) -> Errno {
         (self.log)(format!("{what}: {error}"));
-        match error {
-            Error::OutOfBounds { .. } | Error::Invalid { .. } => Errno::EINVAL,
-            Error::Poisoned => Errno::EROFS,
-            Error::Limit { .. } => Errno::ENOMEM,
-            Error::Io(error) if error.kind() == io::ErrorKind::StorageFull => Errno::ENOSPC,
-            Error::Io(error) => Errno::from_i32(error.raw_os_error().unwrap_or(libc::EIO)),
-            _ => Errno::EIO,
-        }
+        errno(error)
     }
 
     fn attr(&self, ino: INodeNo) -> Option<FileAttr> {

@@ -179,17 +179,8 @@ impl Files {
 
     /// What the kernel is told of an error; damage is also told to people.
     fn told(&self, what: &str, error: &Error) -> Errno {
-        let number = match error {
-            Error::OutOfBounds { .. } | Error::Invalid { .. } => Errno::EINVAL,
-            Error::NotFound { .. } => Errno::ENOENT,
-            Error::Changed { .. } => Errno::from_i32(libc::ESTALE),
-            Error::Unsupported { .. } => Errno::EOPNOTSUPP,
-            Error::Limit { .. } => Errno::ENOMEM,
-            Error::Io(error) => Errno::from_i32(error.raw_os_error().unwrap_or(libc::EIO)),
-            _ => Errno::EIO,
-        };
         (self.log)(format!("{what}: {error}"));
-        number
+        errno(error)
     }
 
     fn open(&self, ino: INodeNo) -> Result<Arc<dyn ReadAt>, Errno> {
@@ -243,6 +234,21 @@ impl Files {
             Ok(entry) => Ok(entry.meta.map(|meta| meta.attributes).unwrap_or_default()),
             Err(error) => Err(self.told(&format!("record #{number}"), &error)),
         }
+    }
+}
+
+/// What the kernel is told of an error.
+pub(crate) fn errno(error: &Error) -> Errno {
+    match error {
+        Error::OutOfBounds { .. } | Error::Invalid { .. } => Errno::EINVAL,
+        Error::NotFound { .. } => Errno::ENOENT,
+        Error::Changed { .. } => Errno::from_i32(libc::ESTALE),
+        Error::Unsupported { .. } => Errno::EOPNOTSUPP,
+        Error::Limit { .. } => Errno::ENOMEM,
+        Error::Poisoned => Errno::EROFS,
+        Error::Io(error) if error.kind() == io::ErrorKind::StorageFull => Errno::ENOSPC,
+        Error::Io(error) => Errno::from_i32(error.raw_os_error().unwrap_or(libc::EIO)),
+        _ => Errno::EIO,
     }
 }
 

@@ -115,6 +115,7 @@ fn volumes_that_cannot_be_are_refused_and_leave_nothing() {
     fails(&place, 5, &create(&["--size", "1G"]), "exists");
     let info = ok(&place, &["volume", "info", "disk"]);
     assert!(info.contains("by zstd 1, in units of 16"), "{info}");
+    assert_eq!(ok(&place, &["info", "disk"]), info);
     assert!(ok(&place, &["volume", "check", "disk"]).contains("0 units"));
     // It is no archive, and an archive is no volume.
     fails(&place, 2, &["ls", "disk"], "this is a volume");
