@@ -123,6 +123,9 @@ pub struct Info {
 pub struct Check {
     /// The volume, which nobody may be using
     file: PathBuf,
+    /// Make the map anew from what the log says, where it is damaged. Make a copy of the file first
+    #[arg(long)]
+    repair: bool,
     /// Print it as JSON
     #[arg(long)]
     json: bool,
@@ -312,8 +315,24 @@ pub fn describe(told: &Description, as_json: bool) -> Result<(), Failed> {
 
 fn check(args: &Check) -> Result<(), Failed> {
     let at = |error| Failed::at(&args.file, error);
-    let volume = Volume::open(FileDevice::open(&args.file).map_err(at)?).map_err(at)?;
-    let checked = volume.check().map_err(at)?;
+    let open = || Volume::open(FileDevice::open(&args.file)?);
+    let (volume, checked) = match open().and_then(|volume| volume.check().map(|c| (volume, c))) {
+        // Units that are damaged stay so.
+        Ok((volume, checked)) if checked.has_whole_map() || !args.repair => (volume, checked),
+        Err(error) if !args.repair || !matches!(error, Error::Corrupt { .. }) => {
+            return Err(at(error));
+        }
+        damaged => {
+            drop(damaged);
+            let device = FileDevice::open(&args.file).map_err(at)?;
+            let (volume, told) = Volume::repair(device).map_err(at)?;
+            let (extents, nodes) = (told.extents, told.nodes);
+            say!("the map was made anew from {nodes} of its nodes and {extents} extents");
+            let checked = volume.check().map_err(at)?;
+            (volume, checked)
+        }
+    };
+    drop(volume);
     if args.json {
         let report = json!({
             "blocks": checked.blocks,

@@ -2,11 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fiche::volume::{FileDevice, Options, Volume};
 use fiche::{ReadAt, WriteAt};
 use fiche_serve::{Disk, Mounted};
+
+/// One at a time: a process that one test begins has, for a moment, what the other has open, and then that cannot be
+/// unmounted.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Runs a program that must succeed; gives what it prints.
 #[track_caller]
@@ -98,6 +102,7 @@ impl Drop for Place {
 
 #[test]
 fn the_file_is_written_flushed_and_punched_like_any_other() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(mut place) = Place::new(64 << 20) else { return };
     let disk = place.disk();
     let file = std::fs::File::options().read(true).write(true).open(&disk).unwrap();
@@ -127,6 +132,7 @@ fn the_file_is_written_flushed_and_punched_like_any_other() {
 
 #[test]
 fn file_systems_keep_a_tree_give_back_what_is_deleted_and_are_whole() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let systems: [(&str, &[&str], &str, &[&str]); 3] = [
         ("mkfs.ext4", &["-q"], "e2fsck", &["-f", "-n"]),
         ("mkfs.xfs", &["-q"], "xfs_repair", &["-n"]),

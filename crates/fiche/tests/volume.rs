@@ -450,6 +450,91 @@ fn no_flip_of_a_bit_is_returned_as_data() {
 }
 
 #[test]
+fn a_damaged_map_is_made_anew_from_what_the_log_says() {
+    let (mut whole_again, mut repaired) = (0, 0);
+    for seed in 0..40 {
+        let mut random = Random(5000 + seed);
+        // More than one level of nodes, few of which are there.
+        let blocks = [60, 300, 5000][random.below(3) as usize];
+        let options = Options::new(blocks * BLOCK as u64).segment_bits(16);
+        let device = TracedDevice::default();
+        let mut volume = Volume::create(device.clone(), options).unwrap();
+        let mut model = vec![0; blocks as usize * BLOCK];
+        for i in 0..400 {
+            let ask = match random.below(60) {
+                0 => Ask::Zero(0, model.len() as u64),
+                1 => Ask::Discard(0, model.len() as u64 / 2),
+                _ => ask(&mut random, blocks),
+            };
+            run(&volume, &ask).unwrap();
+            apply(&mut model, &ask);
+            if i % 90 == 89 {
+                drop(volume);
+                volume = Volume::open(device.clone()).unwrap();
+            }
+        }
+        drop(volume);
+        let image = device.bytes();
+        // The newest superblock, the usage, or a node: whatever it leads to.
+        let device = TracedDevice::holding(image.clone());
+        match seed % 4 {
+            0 => {}
+            1 => (0..20_480).step_by(64).for_each(|pos| {
+                let is_second = (8192..12_288).contains(&pos) || pos >= 16_384;
+                if is_second {
+                    device.flip(pos + 20, 1)
+                }
+            }),
+            2 => (0..20_480).step_by(64).for_each(|pos| {
+                let is_first = (4096..8192).contains(&pos) || (12_288..16_384).contains(&pos);
+                if is_first {
+                    device.flip(pos + 20, 1)
+                }
+            }),
+            _ => {
+                let superblocks = [4096usize, 8192, 12_288, 16_384];
+                let word = |pos: usize| u64::from_le_bytes(image[pos..][..8].try_into().unwrap());
+                let newest = superblocks.into_iter().max_by_key(|&pos| word(pos + 16)).unwrap();
+                device.flip(word(newest + 72) + 17, 4);
+                assert!(matches!(Volume::open(device.clone()), Err(Error::Corrupt { .. })));
+            }
+        }
+        let (volume, told) = Volume::repair(device.clone()).unwrap();
+        assert!(whole(&volume) == model, "seed {seed}: {told:?}");
+        check(&volume);
+        assert!(told.extents > 100, "{told:?}");
+        whole_again += 1;
+        for _ in 0..30 {
+            let ask = ask(&mut random, blocks);
+            run(&volume, &ask).unwrap();
+            apply(&mut model, &ask);
+        }
+        drop(volume);
+        let volume = Volume::open(device.clone()).unwrap();
+        assert!(whole(&volume) == model, "seed {seed}, behind the repair");
+        check(&volume);
+        drop(volume);
+        // A flip anywhere: what is damaged is an error, and all else is there or as it was before a zero.
+        let pos = 20_480 + random.below(image.len() as u64 - 20_480);
+        let device = TracedDevice::holding(device.bytes());
+        device.flip(pos, 1);
+        let (volume, _) = Volume::repair(device.clone()).unwrap();
+        let mut wrong = 0;
+        for (i, block) in model.chunks(BLOCK).enumerate() {
+            let mut read = vec![0; BLOCK];
+            match volume.read_at((i * BLOCK) as u64, &mut read) {
+                Ok(()) => wrong += usize::from(read != block),
+                Err(Error::Corrupt { .. }) => wrong += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(wrong <= 64, "seed {seed}: {wrong} blocks for a flip at {pos}");
+        repaired += usize::from(wrong == 0);
+    }
+    assert!(whole_again == 40 && repaired > 10, "{whole_again}, {repaired}");
+}
+
+#[test]
 fn many_threads_write_read_and_flush_at_once() {
     let device = TracedDevice::default();
     let options = Options::new(8 << 20).segment_bits(17);

@@ -137,6 +137,30 @@ fn volumes_that_cannot_be_are_refused_and_leave_nothing() {
 }
 
 #[test]
+fn a_map_that_is_damaged_is_repaired() {
+    let place = Place::new();
+    place.ok(&["volume", "create", "disk", "--size", "16M"]);
+    let server = Served::new(&place, "disk");
+    if !io(&place, &["write -P 5 0 1M", "write -P 6 3M 500K", "write -P 7 0 64K"]) {
+        return;
+    }
+    assert_eq!(server.end("-TERM"), Some(0));
+    let mut bytes = std::fs::read(place.path("disk")).unwrap();
+    // Where the newest superblock says the usage is.
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let newest = [4096, 8192].into_iter().max_by_key(|&at| word(at + 16)).unwrap();
+    let usage = word(newest + 72) as usize;
+    bytes[usage + 17] ^= 1;
+    std::fs::write(place.path("disk"), &bytes).unwrap();
+    fails(&place, 3, &["volume", "check", "disk"], "damaged");
+    place.ok(&["volume", "check", "disk", "--repair"]);
+    place.ok(&["volume", "check", "disk"]);
+    let server = Served::new(&place, "disk");
+    io(&place, &["read -P 7 0 64K", "read -P 5 64K 960K", "read -P 6 3M 500K", "read -P 0 8M 4M"]);
+    assert_eq!(server.end("-TERM"), Some(0));
+}
+
+#[test]
 fn archives_and_streams_are_served_for_reading() {
     let place = Place::new();
     std::fs::write(place.path("text"), vec![b'x'; 100_000]).unwrap();

@@ -28,7 +28,13 @@ impl Checked {
     /// True where nothing is wrong.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.damaged.is_empty() && self.damaged_nodes.is_empty() && self.miscounted == 0
+        self.damaged.is_empty() && self.has_whole_map()
+    }
+
+    /// True where the map and the usage are right, whatever the units are.
+    #[must_use]
+    pub fn has_whole_map(&self) -> bool {
+        self.damaged_nodes.is_empty() && self.miscounted == 0
     }
 }
 

@@ -88,7 +88,7 @@ pub(super) fn read_meta(
 }
 
 /// What [`pack_meta`] made, decompressed.
-fn unpack_meta(stored: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn unpack_meta(stored: &[u8]) -> Option<Vec<u8>> {
     let (len, packed) = stored.split_first_chunk::<2>()?;
     let len = load_low(len) as usize;
     match len {
@@ -141,21 +141,7 @@ impl Volume {
 
     /// Ends the segment that is being written, and goes on in another.
     fn turn(&self, state: &mut State) -> Result<()> {
-        let full = || io::Error::from(io::ErrorKind::StorageFull);
-        let segment = loop {
-            let (segment, is_new) = state.space.next().ok_or_else(full)?;
-            if !is_new {
-                break segment;
-            }
-            let start = u64::from(segment) << state.space.bits;
-            match self.device.allocate(start..start + (1 << state.space.bits)) {
-                Ok(()) => break segment,
-                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                    state.space.stop_growing();
-                }
-                Err(error) => return Err(error.into()),
-            }
-        };
+        let segment = self.next_segment(state)?;
         let pos = state.space.head;
         let number = state.next;
         let link = ExtentHead { len: 0, number, fragments: 0, next_segment: segment };
@@ -165,6 +151,32 @@ impl Volume {
         state.appended += 1;
         state.space.enter(segment);
         Ok(())
+    }
+
+    /// Begins a log where there is none.
+    pub(super) fn begin(&self, state: &mut State) -> Result<()> {
+        let segment = self.next_segment(state)?;
+        state.space.enter(segment);
+        Ok(())
+    }
+
+    /// A segment that the log may go on in, and for which there is room.
+    fn next_segment(&self, state: &mut State) -> Result<u32> {
+        loop {
+            let full = || io::Error::from(io::ErrorKind::StorageFull);
+            let (segment, is_new) = state.space.next().ok_or_else(full)?;
+            if !is_new {
+                return Ok(segment);
+            }
+            let start = u64::from(segment) << state.space.bits;
+            match self.device.allocate(start..start + (1 << state.space.bits)) {
+                Ok(()) => return Ok(segment),
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                    state.space.stop_growing();
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// Appends an extent of blocks, and lets the map lead to it.

@@ -14,7 +14,7 @@ impl Node {
         Node(Box::new([0; FAN * ENTRY]))
     }
 
-    fn get(&self, i: usize) -> u64 {
+    pub fn get(&self, i: usize) -> u64 {
         load_low(&self.0[i * ENTRY..][..ENTRY])
     }
 
@@ -33,7 +33,7 @@ impl Node {
         self.0.iter().any(|&byte| byte != 0).then_some(bytes)
     }
 
-    fn parse(bytes: &[u8], pos: u64) -> Result<Node> {
+    pub fn parse(bytes: &[u8], pos: u64) -> Result<Node> {
         let mut take = Take::new(bytes, "node of the map", pos);
         let (mut node, mut entry) = (Node::empty(), 0i64);
         for i in 0..FAN {
@@ -89,6 +89,11 @@ impl Map {
 
     pub fn top(&self) -> Place {
         (self.levels - 1, 0)
+    }
+
+    /// Whether a node is in memory.
+    pub fn has(&self, place: Place) -> bool {
+        self.nodes.contains_key(&place)
     }
 
     /// Where a node was stored last, in eighths.

@@ -40,6 +40,7 @@ mod log;
 mod map;
 mod open;
 mod read;
+mod repair;
 mod space;
 mod unit;
 mod write;
@@ -51,6 +52,7 @@ pub use check::Checked;
 pub use describe::{Description, describe};
 pub use device::{Device, FileDevice};
 pub use open::Options;
+pub use repair::Repaired;
 
 use crate::codec::Scratch;
 use crate::error::{Error, Result};

@@ -207,7 +207,7 @@ impl Volume {
         Ok(volume)
     }
 
-    fn over(device: Box<dyn Device>, superblock: Superblock) -> Volume {
+    pub(super) fn over(device: Box<dyn Device>, superblock: Superblock) -> Volume {
         let s = &superblock;
         let packing = Packing {
             tag: s.tag,

@@ -74,6 +74,13 @@ impl Space {
         self.used.get_mut(segment as usize)
     }
 
+    /// How much was written to a segment, where that is known otherwise.
+    pub fn set_total(&mut self, segment: u32, total: u32) {
+        if let Some(used) = self.change(segment) {
+            used.total = total.max(used.live);
+        }
+    }
+
     /// Blocks or nodes were written to where this entry leads.
     pub fn add(&mut self, entry: u64, count: u32) {
         let segment = self.segment(entry);

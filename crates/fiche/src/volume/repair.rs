@@ -1,0 +1,260 @@
+//! The map made anew, from what extents and nodes say of themselves.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::envelope::{Container, header};
+use crate::error::{Error, Result};
+use crate::volume::device::Device;
+use crate::volume::format::{
+    ALIGN, EPOCH_SHIFT, EXTENT_HEAD, ExtentHead, FAN, FAN_BITS, FRAGMENT_HEAD, FragmentHead, Kind,
+};
+use crate::volume::log::{State, unpack_meta};
+use crate::volume::map::{Map, Node, Place};
+use crate::volume::open::newest;
+use crate::volume::space::Space;
+use crate::volume::{Volume, locked};
+
+/// What [`Volume::repair`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Repaired {
+    /// Extents whose heads are right, of all times.
+    pub extents: u64,
+    /// Fragments in them that are damaged.
+    pub damaged: u64,
+    /// Nodes of the map that were taken as they are.
+    pub nodes: u64,
+    /// Blocks of which something newer was found than these say, or that no node leads to.
+    pub blocks: u64,
+}
+
+/// A fragment that says something about blocks.
+struct Found {
+    number: u64,
+    /// In eighths.
+    entry: u64,
+    blocks: Range<u64>,
+    is_zeros: bool,
+}
+
+/// A node as it was stored, and when; `None` for one of nothing, which is not stored but said by the one above.
+struct Base {
+    number: u64,
+    entry: u64,
+    node: Option<Node>,
+}
+
+impl Base {
+    fn get(&self, i: usize) -> u64 {
+        self.node.as_ref().map_or(0, |node| node.get(i))
+    }
+}
+
+/// What lies in the segments.
+#[derive(Default)]
+struct Scan {
+    found: Vec<Found>,
+    /// The newest node of each place.
+    bases: HashMap<Place, Base>,
+    /// Blocks and nodes that were written to each segment.
+    totals: HashMap<u32, u32>,
+    last: u64,
+    told: Repaired,
+}
+
+impl Scan {
+    /// Takes up all extents of a segment, wherever they are.
+    fn segment(&mut self, bytes: &[u8], tag: u32, start: u64, blocks: u64) {
+        let mut at = 0;
+        while let Some(head) = bytes.get(at..at + EXTENT_HEAD) {
+            // Something damaged may be before it.
+            let Ok(head) = ExtentHead::parse(head, tag, start + at as u64) else {
+                at += ALIGN as usize;
+                continue;
+            };
+            self.told.extents += 1;
+            self.last = self.last.max(head.number);
+            let mut fragment_at = at + EXTENT_HEAD;
+            for _ in 0..head.fragments {
+                let fragment = bytes.get(fragment_at..).unwrap_or_default();
+                let Ok(fragment_head) = FragmentHead::parse(fragment, 0) else {
+                    self.told.damaged += 1;
+                    break;
+                };
+                let entry = (start + fragment_at as u64) / ALIGN;
+                match fragment_head.verify(tag, fragment) {
+                    true => self.fragment(&head, &fragment_head, fragment, entry, blocks),
+                    false => self.told.damaged += 1,
+                }
+                fragment_at += fragment_head.stored_len();
+            }
+            at += (EXTENT_HEAD + head.len as usize).next_multiple_of(ALIGN as usize);
+        }
+    }
+
+    fn fragment(
+        &mut self,
+        extent: &ExtentHead,
+        head: &FragmentHead,
+        fragment: &[u8],
+        entry: u64,
+        blocks: u64,
+    ) {
+        let number = extent.number;
+        let range = head.block..head.block + u64::from(head.count);
+        match head.kind {
+            Kind::Unit(_) | Kind::Pattern | Kind::Zeros if range.end <= blocks => {
+                let is_zeros = head.kind == Kind::Zeros;
+                self.found.push(Found { number, entry, blocks: range, is_zeros });
+            }
+            Kind::Node if head.count <= LEVELS && head.block <= blocks >> FAN_BITS => {
+                let place = (head.count as u8 - 1, head.block);
+                let stored = &fragment[FRAGMENT_HEAD..][..head.len as usize];
+                let is_newer = self.bases.get(&place).is_none_or(|known| known.number < number);
+                if is_newer
+                    && let Some(bytes) = unpack_meta(stored)
+                    && let Ok(node) = Node::parse(&bytes, entry * ALIGN)
+                {
+                    self.bases.insert(place, Base { number, entry, node: Some(node) });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Nodes of nothing are known by those above them. `root` says as of which number all blocks are zero, if they were.
+    fn find_empty(&mut self, top: Place, blocks: u64, root: Option<u64>) {
+        if let Some(number) = root {
+            self.set_empty(top, number);
+        }
+        for level in (1..=top.0).rev() {
+            let nodes = blocks.div_ceil(1 << (FAN_BITS * u32::from(level)));
+            let parents: Vec<u64> =
+                self.bases.keys().filter(|place| place.0 == level).map(|place| place.1).collect();
+            for parent in parents {
+                for i in 0..FAN {
+                    let child = (level - 1, (parent << FAN_BITS) + i as u64);
+                    let above = self.bases.get(&(level, parent)).filter(|base| base.get(i) == 0);
+                    if let Some(number) = above.map(|base| base.number)
+                        && child.1 < nodes
+                    {
+                        self.set_empty(child, number);
+                    }
+                }
+            }
+        }
+    }
+
+    fn set_empty(&mut self, place: Place, number: u64) {
+        if self.bases.get(&place).is_none_or(|known| known.number < number) {
+            self.bases.insert(place, Base { number, entry: 0, node: None });
+        }
+    }
+}
+
+/// Levels that a map has at most.
+const LEVELS: u32 = 4;
+
+impl Volume {
+    /// Opens a volume whose map, usage or newest superblocks are damaged, and makes these anew. Reads all of it. Each node of the map
+    /// that is whole is taken as it is, and what newer extents say replaces that. Where a node is damaged an older one and all
+    /// extents behind that say where its blocks are; blocks that were made zero may have what they had before then. What is
+    /// damaged itself stays so: reading it is an error.
+    ///
+    /// Takes 5 bytes of memory for each block, and some 50 for each fragment.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] where no superblock is left, [`Error::Io`], also when there is no room for the map.
+    pub fn repair(device: impl Device + 'static) -> Result<(Volume, Repaired)> {
+        let mut superblock = newest(&device)?;
+        let (bits, tag, blocks) = (superblock.segment_bits, superblock.tag, superblock.blocks);
+        let len = device.len()?;
+        let segments = (len >> bits).min(superblock.most_segments.into()) as u32;
+        let mut scan = Scan { last: superblock.next, ..Scan::default() };
+        let mut bytes = vec![0; 1 << bits];
+        for segment in 1..segments {
+            let start = u64::from(segment) << bits;
+            device.read_at(start, &mut bytes)?;
+            let before = scan.found.len();
+            scan.segment(&bytes, tag, start, blocks);
+            let counts = scan.found[before..].iter().filter(|found| !found.is_zeros);
+            let total: u64 = counts.map(|found| found.blocks.end - found.blocks.start).sum();
+            scan.totals.insert(segment, total.min(u32::MAX.into()) as u32);
+        }
+        let empty = (superblock.map == 0).then_some(superblock.next);
+        scan.find_empty(Map::new(blocks, 0).top(), blocks, empty);
+        superblock.segments = segments;
+        superblock.head = 0;
+        (superblock.map, superblock.usage) = (0, 0);
+        let volume = Volume::over(Box::new(device), superblock);
+        let mut state = locked(&volume.state);
+        let told = volume.rebuild(&mut state, scan)?;
+        let write = || {
+            volume.device.write_at(0, &header(Container::Volume))?;
+            volume.device.sync()
+        };
+        write()?;
+        drop(state);
+        Ok((volume, told))
+    }
+
+    fn rebuild(&self, state: &mut State, mut scan: Scan) -> Result<Repaired> {
+        let Scan { found, bases, totals, last, told } = &mut scan;
+        // Nothing is stored yet: nothing is to be loaded.
+        let load = |_: u64, _: (u8, u64)| -> Result<Vec<u8>> { Err(Error::Poisoned) };
+        let s = &state.superblock;
+        let mut map = Map::new(s.blocks, 0);
+        for (&(level, number), base) in bases.iter().filter(|(_, base)| base.node.is_some()) {
+            told.nodes += 1;
+            let first = number << FAN_BITS;
+            let count = if level == 0 { (s.blocks - first).min(FAN as u64) } else { 0 };
+            for block in first..first + count {
+                map.set(block, base.get(block as usize % FAN), &load)?;
+            }
+        }
+        found.sort_by_key(|found| found.number);
+        for Found { number, entry, blocks, is_zeros } in found.iter() {
+            let entry = if *is_zeros { 0 } else { *entry };
+            for leaf in blocks.start >> FAN_BITS..=(blocks.end - 1) >> FAN_BITS {
+                let place = (0, leaf);
+                let is_known = bases.get(&place).is_some_and(|base| base.number > *number);
+                if is_known || (*is_zeros && !map.has(place)) {
+                    continue;
+                }
+                let first = leaf << FAN_BITS;
+                for block in blocks.start.max(first)..blocks.end.min(first + FAN as u64) {
+                    told.blocks += u64::from(map.set(block, entry, &load)? != entry);
+                }
+            }
+        }
+        // What this was made of is not written over before it is stored: nodes, and what says of blocks that they are zero.
+        let zeros = found.iter().filter(|found| found.is_zeros).map(|found| found.entry);
+        let nodes = bases.values().map(|base| base.entry).filter(|entry| *entry > 0);
+        let needed: Vec<u64> = zeros.chain(nodes).collect();
+        let mut space = Space::new(s.segment_bits, s.most_segments, s.segments, 0);
+        for leaf in map.changed(0) {
+            let first = leaf << FAN_BITS;
+            for block in first..(first + FAN as u64).min(s.blocks) {
+                match map.get(block, &load)? {
+                    0 => {}
+                    entry => space.add(entry, 1),
+                }
+            }
+        }
+        for (&segment, &total) in totals.iter() {
+            space.set_total(segment, total);
+        }
+        needed.iter().for_each(|&entry| space.pin(entry));
+        space.find_free();
+        state.map = map;
+        state.space = space;
+        (state.pages, state.root) = (Vec::new(), 0);
+        state.next = ((*last >> EPOCH_SHIFT) + 1) << EPOCH_SHIFT;
+        self.begin(state)?;
+        self.checkpoint(state)?;
+        needed.iter().for_each(|&entry| state.space.unpin(entry));
+        self.checkpoint(state)?;
+        Ok(told.clone())
+    }
+}
