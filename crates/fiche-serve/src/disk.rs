@@ -14,7 +14,7 @@ use fuser::{
     TimeOrNow, WriteFlags,
 };
 
-use crate::fuse::{Mounted, errno, ids};
+use crate::fuse::{Mounted, errno, ids, reply_read};
 
 /// Name of the file.
 const NAME: &str = "disk";
@@ -182,18 +182,8 @@ impl Filesystem for Disk {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        thread_local! {
-            static BUFFER: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
-        }
-        let size = u64::from(size).min(self.device.len().saturating_sub(offset)) as usize;
-        BUFFER.with_borrow_mut(|buffer| {
-            buffer.resize(buffer.len().max(size), 0);
-            match self.device.read_at(offset, &mut buffer[..size]) {
-                Ok(()) => reply.data(&buffer[..size]),
-                Err(error) => {
-                    reply.error(self.told(&format!("reading {size} bytes at {offset}"), &error));
-                }
-            }
+        reply_read(reply, &self.device, offset, size, |range, error| {
+            self.told(&format!("reading bytes {} to {}", range.start, range.end), error)
         });
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -237,6 +238,27 @@ impl Files {
     }
 }
 
+/// Answers a read, which may pass the end, from a buffer that each thread keeps.
+pub(crate) fn reply_read(
+    reply: ReplyData,
+    source: &dyn ReadAt,
+    offset: u64,
+    size: u32,
+    told: impl FnOnce(Range<u64>, &Error) -> Errno,
+) {
+    thread_local! {
+        static BUFFER: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
+    }
+    let size = u64::from(size).min(source.len().saturating_sub(offset)) as usize;
+    BUFFER.with_borrow_mut(|buffer| {
+        buffer.resize(buffer.len().max(size), 0);
+        match source.read_at(offset, &mut buffer[..size]) {
+            Ok(()) => reply.data(&buffer[..size]),
+            Err(error) => reply.error(told(offset..offset + size as u64, &error)),
+        }
+    });
+}
+
 /// What the kernel is told of an error.
 pub(crate) fn errno(error: &Error) -> Errno {
     match error {
@@ -367,29 +389,16 @@ impl Filesystem for Files {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        thread_local! {
-            static BUFFER: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
-        }
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         let source = open.get(&handle.into()).cloned();
         drop(open);
         let Some(source) = source else { return reply.error(Errno::EBADF) };
-        let size = u64::from(size).min(source.len().saturating_sub(offset)) as usize;
-        BUFFER.with_borrow_mut(|buffer| {
-            if buffer.len() < size {
-                buffer.resize(size, 0);
-            }
-            match source.read_at(offset, &mut buffer[..size]) {
-                Ok(()) => reply.data(&buffer[..size]),
-                Err(error) => {
-                    let end = offset + size as u64;
-                    let what = match Node::from_ino(ino.into()).and_then(|n| self.tree.content(n)) {
-                        Some(Content::Record(number)) => format!("record #{number}"),
-                        _ => "content".into(),
-                    };
-                    reply.error(self.told(&format!("{what}, bytes {offset} to {end}"), &error));
-                }
-            }
+        reply_read(reply, &source, offset, size, |range, error| {
+            let what = match Node::from_ino(ino.into()).and_then(|node| self.tree.content(node)) {
+                Some(Content::Record(number)) => format!("record #{number}"),
+                _ => "content".into(),
+            };
+            self.told(&format!("{what}, bytes {} to {}", range.start, range.end), error)
         });
     }
 

@@ -4,11 +4,15 @@ use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fiche::archive::{Entry, Folder, Options, Reader, Split, Writer};
 use fiche::codec::Codec;
 use fiche_serve::{Mount, Mounted};
+
+/// A program that one test starts (to mount) holds for a moment what another has open, whose folder is busy then:
+/// one at a time.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// False, and said so, where nothing can be mounted.
 fn can_mount() -> bool {
@@ -22,6 +26,7 @@ fn can_mount() -> bool {
 struct Place {
     dir: tempfile::TempDir,
     log: Arc<Mutex<Vec<String>>>,
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Place {
@@ -29,7 +34,11 @@ impl Place {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("in")).unwrap();
         fs::create_dir(dir.path().join("at")).unwrap();
-        Place { dir, log: Arc::default() }
+        Place {
+            dir,
+            log: Arc::default(),
+            _alone: ALONE.lock().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 
     fn path(&self, name: &str) -> std::path::PathBuf {
