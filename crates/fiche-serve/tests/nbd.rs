@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fiche::volume::{FileDevice, Options, Volume};
@@ -190,6 +191,7 @@ fn fio_verifies_what_it_wrote_at_random_from_several_jobs() {
         "--fsync=50",
         "--verify=crc32c",
         "--verify_fatal=1",
+        "--verify_state_save=0",
         "--buffer_compress_percentage=60",
         "--refill_buffers",
         "--name=job",
@@ -208,8 +210,8 @@ fn fio_verifies_what_it_wrote_at_random_from_several_jobs() {
 struct Raw(UnixStream);
 
 impl Raw {
-    fn new(served: &Served) -> Raw {
-        let stream = UnixStream::connect(served.socket()).unwrap();
+    fn new(socket: &Path) -> Raw {
+        let stream = UnixStream::connect(socket).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let mut raw = Raw(stream);
         assert_eq!(raw.take(18)[..16], *b"NBDMAGICIHAVEOPT");
@@ -228,8 +230,8 @@ impl Raw {
     }
 
     /// The old way, for the export without a name.
-    fn go(served: &Served) -> Raw {
-        let mut raw = Raw::new(served);
+    fn go(socket: &Path) -> Raw {
+        let mut raw = Raw::new(socket);
         raw.say(&[&3u32.to_be_bytes(), b"IHAVEOPT", &1u32.to_be_bytes(), &0u32.to_be_bytes()]);
         assert_eq!(raw.take(10)[..8], (16u64 << 20).to_be_bytes());
         raw
@@ -260,10 +262,65 @@ impl Raw {
     }
 }
 
+/// A device that counts how often it is flushed.
+struct Counting(Volume, AtomicUsize);
+
+impl ReadAt for Counting {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> fiche::Result<()> {
+        self.0.read_at(offset, buf)
+    }
+}
+
+impl WriteAt for Counting {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> fiche::Result<()> {
+        self.0.write_at(offset, bytes)
+    }
+    fn zero_at(&self, offset: u64, len: u64) -> fiche::Result<()> {
+        self.0.zero_at(offset, len)
+    }
+    fn discard_at(&self, offset: u64, len: u64) -> fiche::Result<()> {
+        self.0.discard_at(offset, len)
+    }
+    fn run_at(&self, offset: u64) -> fiche::Result<(u64, bool)> {
+        self.0.run_at(offset)
+    }
+    fn flush(&self) -> fiche::Result<()> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.flush()
+    }
+}
+
+#[test]
+fn what_is_to_be_durable_is_flushed_before_it_is_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = FileDevice::create(folder.path().join("volume")).unwrap();
+    let volume = Volume::create(device, Options::new(16 << 20)).unwrap();
+    let counting = Arc::new(Counting(volume, AtomicUsize::new(0)));
+    let socket = folder.path().join("socket");
+    let nbd = Nbd::default().device("", counting.clone());
+    let server = nbd.listen(&Address::Unix(socket.clone())).unwrap();
+    let mut raw = Raw::go(&socket);
+    // Write, zeroes and trim, without and with FUA; and flush.
+    for (i, (flags, command)) in
+        [(0, 1), (1, 1), (0, 6), (1, 6), (0, 4), (1, 4)].into_iter().enumerate()
+    {
+        let data = if command == 1 { &[9; 4096][..] } else { &[] };
+        assert_eq!(raw.request(flags, command, 4096, 4096, data), 0);
+        assert_eq!(counting.1.load(Ordering::SeqCst), i.div_ceil(2), "after request {i}");
+    }
+    assert_eq!(raw.request(0, 3, 0, 0, b""), 0);
+    assert_eq!(counting.1.load(Ordering::SeqCst), 4);
+    server.stop().unwrap();
+    assert_eq!(counting.1.load(Ordering::SeqCst), 5);
+}
+
 #[test]
 fn requests_that_make_no_sense_are_answered_by_their_errors() {
     let served = Served::new(16 << 20);
-    let mut raw = Raw::go(&served);
+    let mut raw = Raw::go(&served.socket());
     let size = 16u64 << 20;
     assert_eq!(raw.request(0, 1, 0, 3, b"abc"), 0);
     assert_eq!(raw.request(1, 1, size - 3, 3, b"end"), 0);
@@ -301,7 +358,7 @@ fn nothing_that_is_sent_ends_the_server() {
         [&b"IHAVEOPT"[..], &number, &len, data].concat()
     };
     for i in 0..400 {
-        let mut raw = Raw::new(&served);
+        let mut raw = Raw::new(&served.socket());
         let noise: Vec<u8> = (0..next(200)).map(|_| next(256) as u8).collect();
         match i % 5 {
             0 => raw.say(&[&noise]),
@@ -316,15 +373,15 @@ fn nothing_that_is_sent_ends_the_server() {
                 raw.say(&[&3u32.to_be_bytes(), &head.concat(), &noise]);
             }
             _ => {
-                let mut raw = Raw::go(&served);
+                let mut raw = Raw::go(&served.socket());
                 let request = [&0x2560_9513u32.to_be_bytes()[..], &noise].concat();
                 raw.say(&[&request]);
             }
         }
     }
     // Some wait for nothing, and are no hindrance.
-    let _idle: Vec<Raw> = (0..20).map(|_| Raw::new(&served)).collect();
-    let mut raw = Raw::go(&served);
+    let _idle: Vec<Raw> = (0..20).map(|_| Raw::new(&served.socket())).collect();
+    let mut raw = Raw::go(&served.socket());
     assert_eq!(raw.request(0, 0, 0, 4096, b""), 0);
     assert_eq!(raw.take(4096).len(), 4096);
     served.stop();
