@@ -1,8 +1,10 @@
 //! Volumes against a plain array: whatever is done, whenever the machine stops, whatever the device does.
 
+use std::sync::{Arc, Mutex};
+
 use fiche::codec::Codec;
 use fiche::testing::{Crashes, Fault, Random, TracedDevice};
-use fiche::volume::{Options, Volume};
+use fiche::volume::{Device, Options, Volume};
 use fiche::{Error, ReadAt, WriteAt};
 
 const BLOCK: usize = 4096;
@@ -254,6 +256,55 @@ fn whenever_the_machine_stops_what_was_flushed_is_there_and_nothing_out_of_order
     }
     println!("{done} crashes of {seed} histories, {twice} of them twice");
     assert!(twice > 100 && seed >= 3);
+}
+
+#[test]
+fn a_log_through_empty_segments_is_there_until_the_next_superblock() {
+    // Blocks that are written again and again: the log goes through segments of which nothing is needed any more. Where the
+    // next segment is full, storing the map at the next opening needs another one.
+    let mut turned = 0;
+    for patterns in 0..100u64 {
+        let device = TracedDevice::default();
+        let options = Options::new(40 * BLOCK as u64).segment_bits(16).codec(Codec::Copy);
+        let volume = Volume::create(device.clone(), options.unit(BLOCK)).unwrap();
+        let mut random = Random(patterns);
+        let mut noise = || (0..12 * BLOCK).map(|_| random.below(256) as u8).collect::<Vec<u8>>();
+        for _ in 0..6 {
+            volume.write_at(0, &noise()).unwrap();
+        }
+        let last = noise();
+        volume.write_at(0, &last).unwrap();
+        volume.write_at(30 * BLOCK as u64, &noise()[..3 * BLOCK]).unwrap();
+        for i in 0..patterns {
+            volume.write_at((20 + i % 9) * BLOCK as u64, &[7; BLOCK]).unwrap();
+        }
+        volume.flush().unwrap();
+        let image = device.bytes();
+        let model = whole(&volume);
+        assert!(model[..last.len()] == last);
+        let first = TracedDevice::holding(image.clone());
+        drop(Volume::open(first.clone()).unwrap());
+        let trace = first.trace();
+        let segments = |step: &fiche::testing::Step| match step {
+            fiche::testing::Step::Write(pos, _) => Some(pos >> 16).filter(|&segment| segment > 0),
+            _ => None,
+        };
+        let mut entered: Vec<u64> = trace.iter().filter_map(segments).collect();
+        entered.dedup();
+        turned += usize::from(entered.len() > 1);
+        // The machine stops while it recovers, and all that was written by then is there.
+        for end in 0..=trace.len() {
+            let mut found = image.clone();
+            for step in &trace[..end] {
+                if let fiche::testing::Step::Write(pos, bytes) = step {
+                    found[*pos as usize..][..bytes.len()].copy_from_slice(bytes);
+                }
+            }
+            let again = Volume::open(TracedDevice::holding(found)).unwrap();
+            assert!(whole(&again) == model, "{patterns} patterns, step {end}");
+        }
+    }
+    assert!(turned > 0, "no opening needed another segment");
 }
 
 #[test]
@@ -535,6 +586,59 @@ fn a_damaged_map_is_made_anew_from_what_the_log_says() {
 }
 
 #[test]
+fn what_was_made_zero_stays_so_when_the_map_is_made_anew_without_what_says_so() {
+    let blocks = 5000u64;
+    let device = TracedDevice::default();
+    let options = Options::new(blocks * BLOCK as u64).segment_bits(16);
+    let volume = Volume::create(device.clone(), options).unwrap();
+    let text = |i: u64| format!("{i} is a number of a block. ").repeat(200).into_bytes();
+    for i in 0..blocks / 50 {
+        volume.write_at(i * 50 * BLOCK as u64, &text(i)[..BLOCK]).unwrap();
+    }
+    drop(volume);
+    let volume = Volume::open(device.clone()).unwrap();
+    // All of two nodes of the map, and a part of one.
+    let mut model = whole(&volume);
+    let zero = Ask::Zero(900 * BLOCK as u64, 2500 * BLOCK as u64);
+    run(&volume, &zero).unwrap();
+    apply(&mut model, &zero);
+    drop(volume);
+    // The extents that say so are damaged, as if they had been written over: a head, and a fragment of kind 17.
+    let image = device.bytes();
+    let is_zeros = |at: usize| image[at + 4] == 16 && image[at + 16] == 1 && image[at + 39] == 17;
+    let found: Vec<usize> =
+        (65_536..image.len() - 40).step_by(8).filter(|&at| is_zeros(at)).collect();
+    assert!(!found.is_empty());
+    found.iter().for_each(|&at| device.flip(at as u64, 1));
+    let (volume, told) = Volume::repair(TracedDevice::holding(device.bytes())).unwrap();
+    assert!(whole(&volume) == model, "{told:?}");
+    check(&volume);
+}
+
+#[test]
+fn small_patterns_all_over_are_cleaned_and_kept() {
+    // As many small patterns as there are blocks, in an order that is no use: segments are full of fragments of many nodes.
+    let blocks = 20_000u64;
+    let device = TracedDevice::default();
+    let options = Options::new(blocks * BLOCK as u64).segment_bits(16).capacity(4 << 20);
+    let volume = Volume::create(device, options).unwrap();
+    let mut random = Random(3);
+    let mut model = vec![0u8; blocks as usize];
+    for _ in 0..50_000 {
+        let block = random.below(blocks);
+        let value = 1 + random.below(200) as u8;
+        volume.write_at(block * BLOCK as u64, &[value; BLOCK]).unwrap();
+        model[block as usize] = value;
+    }
+    let mut read = vec![0; BLOCK];
+    for (i, &value) in model.iter().enumerate() {
+        volume.read_at((i * BLOCK) as u64, &mut read).unwrap();
+        assert!(read.iter().all(|&byte| byte == value), "block {i}");
+    }
+    check(&volume);
+}
+
+#[test]
 fn many_threads_write_read_and_flush_at_once() {
     let device = TracedDevice::default();
     let options = Options::new(8 << 20).segment_bits(17);
@@ -583,6 +687,47 @@ fn a_flush_is_one_barrier_and_one_of_nothing_is_none() {
         volume.flush().unwrap();
         assert_eq!(device.calls()[2], before + 1);
     }
+}
+
+type Hook = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
+/// A device that does something while it is flushed, once.
+struct Interrupted(TracedDevice, Hook);
+
+impl Device for Interrupted {
+    fn len(&self) -> std::io::Result<u64> {
+        self.0.len()
+    }
+    fn read_at(&self, pos: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        self.0.read_at(pos, buf)
+    }
+    fn write_at(&self, pos: u64, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.write_at(pos, bytes)
+    }
+    fn allocate(&self, range: std::ops::Range<u64>) -> std::io::Result<()> {
+        self.0.allocate(range)
+    }
+    fn sync(&self) -> std::io::Result<()> {
+        self.0.sync()?;
+        let hook = self.1.lock().unwrap().take();
+        hook.into_iter().for_each(|hook| hook());
+        Ok(())
+    }
+}
+
+#[test]
+fn what_was_written_while_others_were_flushed_is_not_taken_for_durable() {
+    let (device, hook) = (TracedDevice::default(), Hook::default());
+    let interrupted = Interrupted(device.clone(), hook.clone());
+    let volume = Arc::new(Volume::create(interrupted, Options::new(8 << 20)).unwrap());
+    volume.write_at(0, &[1; BLOCK]).unwrap();
+    let other = volume.clone();
+    // When the barrier is through, and before anybody knows.
+    *hook.lock().unwrap() = Some(Box::new(move || other.write_at(0, &[2; BLOCK]).unwrap()));
+    volume.flush().unwrap();
+    let before = device.calls()[2];
+    volume.flush().unwrap();
+    assert_eq!(device.calls()[2], before + 1);
 }
 
 #[test]

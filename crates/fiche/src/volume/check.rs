@@ -1,6 +1,6 @@
 //! Reads everything, and holds it against what it should be.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::error::{Error, Result};
 use crate::volume::format::{ALIGN, BLOCK, FAN, FAN_BITS};
@@ -52,7 +52,6 @@ impl Volume {
         let mut leaves = Vec::new();
         self.walk(&mut state, &mut checked, &mut used, &mut leaves)?;
         let mut work = Work::default();
-        let mut seen = HashSet::new();
         let mut buf = vec![0; FAN * BLOCK];
         for leaf in leaves {
             let first = leaf << FAN_BITS;
@@ -72,11 +71,17 @@ impl Volume {
                 checked.blocks += run.len() as u64;
                 let buf = &mut buf[..run.len() * BLOCK];
                 match self.read_unit(start, entry, buf, &mut work) {
-                    Ok(len) if seen.insert(entry) => {
-                        checked.units += 1;
-                        checked.stored_len += len;
+                    Ok((block, len)) => {
+                        // Where blocks in its middle were written again it comes more than once.
+                        let mut is_first = true;
+                        for before in block..start {
+                            is_first &= state.map.get(before, &load)? != entry;
+                        }
+                        if is_first {
+                            checked.units += 1;
+                            checked.stored_len += len;
+                        }
                     }
-                    Ok(_) => {}
                     Err(Error::Io(error)) => return Err(error.into()),
                     Err(_) => {
                         let more = (start..first + at as u64).map(|block| (block, entry * ALIGN));

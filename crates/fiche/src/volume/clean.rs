@@ -7,6 +7,7 @@ use crate::volume::format::{
 };
 use crate::volume::log::State;
 use crate::volume::unit::{Draft, draft, unpack};
+use crate::volume::write::MOST_DIRTY;
 
 /// The extents of a segment whose heads are right, from its start on: where the fragments of each lie in `bytes`, and how many.
 pub(super) fn extents<'a>(
@@ -35,9 +36,10 @@ impl Volume {
         let mut bytes = vec![0; 1 << state.space.bits];
         let have = (bytes.len() as u64).min(self.device.len()?.saturating_sub(start));
         bytes.truncate(have as usize);
-        if let Err(error) = self.device.read_at(start, &mut bytes) {
+        if self.device.read_at(start, &mut bytes).is_err() {
+            // What is there may still be read piece by piece, and others can be cleaned.
             state.space.set_stuck(victim);
-            return Err(error.into());
+            return Ok(());
         }
         let mut moved = Draft::default();
         for (extent, mut at) in extents(&bytes, self.packing.tag, start) {
@@ -78,8 +80,9 @@ impl Volume {
             Kind::Zeros => {}
             Kind::Node => {
                 let place = ((head.count.saturating_sub(1)).min(255) as u8, head.block);
-                let is_there = place.0 <= state.map.top().0 && head.block < self.blocks;
-                if is_there && state.map.stored(place, &load)? == entry {
+                if state.map.is_place(place, self.blocks)
+                    && state.map.stored(place, &load)? == entry
+                {
                     state.map.touch(place, &load)?;
                 }
             }
@@ -130,9 +133,13 @@ impl Volume {
 
     /// Appends what is to be moved if so many bytes more are too many.
     fn move_on(&self, state: &mut State, moved: &mut Draft, len: usize) -> Result<()> {
-        match moved.is_full_for(len, self.packing.extent) {
-            true => self.put(state, std::mem::take(moved)),
-            false => Ok(()),
+        if !moved.is_full_for(len, self.packing.extent) {
+            return Ok(());
         }
+        // Small fragments of a segment may be of very many nodes.
+        if state.map.dirty >= MOST_DIRTY {
+            self.checkpoint(state)?;
+        }
+        self.put(state, std::mem::take(moved))
     }
 }

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::io::{ReadAt, into_io};
 use crate::volume::device::Device;
 use crate::volume::format::BLOCK;
-use crate::volume::open::{newest, read_usage};
+use crate::volume::open::{read_usage, whole};
 use crate::volume::space::Space;
 
 /// How a volume was made, and how full it was when its map was stored last: what was written since is not counted.
@@ -71,7 +71,7 @@ impl Device for ReadOnly<'_> {
 pub fn describe(source: &dyn ReadAt) -> Result<Description> {
     read_header(source, Container::Volume)?.valid?;
     let device = ReadOnly(source);
-    let superblock = newest(&device)?;
+    let superblock = whole(&device)?;
     let (bits, segments) = (superblock.segment_bits, superblock.segments);
     let mut space = Space::new(bits, superblock.most_segments, segments, superblock.head);
     read_usage(&device, &superblock, &mut space)?;

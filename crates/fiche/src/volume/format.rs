@@ -61,7 +61,7 @@
 //! | 4 | 5 | block | number of the first one |
 //! | 9 | 3 | count | how many blocks it stands for |
 //! | 12 | 3 | length | of the stored bytes, which follow |
-//! | 15 | 1 | kind | 0 to 3: a unit of blocks in this codec; 16: blocks that repeat the stored eight bytes; 17: blocks of zeros, nothing stored; 32: a node of the map; 33: a usage page; 34: the usage root |
+//! | 15 | 1 | kind | 0 to 3: a unit of blocks in this codec; 16: up to 4096 blocks that repeat the stored eight bytes; 17: blocks of zeros, nothing stored; 32: a node of the map; 33: a usage page; 34: the usage root |
 //!
 //! # Node of the map
 //!
@@ -115,8 +115,9 @@ pub(super) const FRAGMENT_HEAD: usize = 16;
 /// Bytes of fragments in an extent.
 pub(super) const MAX_EXTENT: usize = 1 << 20;
 pub(super) const SEGMENT_BITS: std::ops::RangeInclusive<u8> = 16..=26;
-/// Blocks that a fragment of zeros stands for.
+/// Blocks that a fragment of zeros stands for, and one of a pattern: of these each takes a place in the map.
 pub(super) const MAX_COUNT: u64 = (1 << 24) - 1;
+pub(super) const MAX_PATTERN: u64 = 4096;
 pub(super) const MAX_UNIT: usize = 32;
 /// The lower bits of an extent's number.
 pub(super) const EPOCH_SHIFT: u32 = 40;
@@ -322,7 +323,7 @@ impl FragmentHead {
         let kind = Kind::of(take.u8()?).ok_or_else(|| take.corrupt())?;
         let is_sound = match kind {
             Kind::Unit(_) => (1..=MAX_UNIT as u32).contains(&count) && len > 0,
-            Kind::Pattern => count > 0 && len == 8,
+            Kind::Pattern => (1..=MAX_PATTERN as u32).contains(&count) && len == 8,
             Kind::Zeros => count > 0 && len == 0,
             Kind::Node | Kind::UsagePage | Kind::UsageRoot => count > 0,
         };

@@ -39,19 +39,33 @@ pub(super) struct State {
     pub scratch: Scratch,
 }
 
+/// What fragments are read from.
+#[derive(Clone, Copy)]
+pub(super) struct From<'a> {
+    pub device: &'a dyn Device,
+    pub tag: u32,
+    /// Length of a segment, as a power of two.
+    pub bits: u8,
+}
+
 /// Reads and verifies the fragment at a position that something leads to: the whole of it, head included.
 pub(super) fn read_fragment(
-    device: &dyn Device,
-    tag: u32,
+    from: From<'_>,
     pos: u64,
     guess: usize,
     bytes: &mut Vec<u8>,
 ) -> Result<FragmentHead> {
+    let From { device, tag, bits } = from;
     let corrupt = || Error::Corrupt { what: "fragment", at: Place::Pos(pos) };
-    let left = device.len()?.checked_sub(pos).ok_or_else(corrupt)?;
+    let read = |pos: u64, bytes: &mut [u8]| match device.read_at(pos, bytes) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(corrupt()),
+        other => Ok(other?),
+    };
+    // None goes on in the next segment, and segments are there as a whole.
+    let left = (1 << bits) - (pos & ((1 << bits) - 1));
     let guess = (guess.max(FRAGMENT_HEAD) as u64).min(left) as usize;
     bytes.resize(bytes.len().max(guess), 0);
-    device.read_at(pos, &mut bytes[..guess])?;
+    read(pos, &mut bytes[..guess])?;
     let head = FragmentHead::parse(&bytes[..guess], pos)?;
     let len = FRAGMENT_HEAD + head.len as usize;
     if len as u64 > left {
@@ -59,7 +73,7 @@ pub(super) fn read_fragment(
     }
     if len > guess {
         bytes.resize(bytes.len().max(len), 0);
-        device.read_at(pos + guess as u64, &mut bytes[guess..len])?;
+        read(pos + guess as u64, &mut bytes[guess..len])?;
     }
     match head.verify(tag, &bytes[..len]) {
         true => Ok(head),
@@ -69,13 +83,12 @@ pub(super) fn read_fragment(
 
 /// The bytes of a node or of the usage, which must be this one.
 pub(super) fn read_meta(
-    device: &dyn Device,
-    tag: u32,
+    from: From<'_>,
     pos: u64,
     (kind, block, count): (Kind, u64, u32),
 ) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let head = read_fragment(device, tag, pos, 4096, &mut bytes)?;
+    let head = read_fragment(from, pos, 4096, &mut bytes)?;
     let corrupt = || Error::Corrupt { what: "fragment of the map", at: Place::Pos(pos) };
     if (head.kind, head.block, head.count) != (kind, block, count) {
         return Err(corrupt());
@@ -111,8 +124,12 @@ impl Volume {
     pub(super) fn load(&self) -> impl Fn(u64, map::Place) -> Result<Vec<u8>> + '_ {
         move |pos, (level, number)| {
             let which = (Kind::Node, number, u32::from(level) + 1);
-            read_meta(&*self.device, self.packing.tag, pos, which)
+            read_meta(self.from(), pos, which)
         }
+    }
+
+    pub(super) fn from(&self) -> From<'_> {
+        From { device: &*self.device, tag: self.packing.tag, bits: self.bits }
     }
 
     /// Writes an extent to the end of the log, and returns where it lies.

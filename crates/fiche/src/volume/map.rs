@@ -91,6 +91,11 @@ impl Map {
         (self.levels - 1, 0)
     }
 
+    /// Whether a map of so many blocks has such a node.
+    pub fn is_place(&self, place: Place, blocks: u64) -> bool {
+        place.0 < self.levels && place.1 <= (blocks - 1) >> (FAN_BITS * (u32::from(place.0) + 1))
+    }
+
     /// Whether a node is in memory.
     pub fn has(&self, place: Place) -> bool {
         self.nodes.contains_key(&place)

@@ -68,6 +68,8 @@ use crate::volume::unit::Packing;
 pub struct Volume {
     device: Box<dyn Device>,
     blocks: u64,
+    /// Length of a segment, as a power of two.
+    bits: u8,
     packing: Packing,
     state: Mutex<State>,
     /// Held by all who write: alone by those who write a part of a block, which is to be read before.

@@ -13,13 +13,14 @@ use crate::parallel::default_threads;
 use crate::random::Random;
 use crate::volume::device::Device;
 use crate::volume::format::{
-    ALIGN, BLOCK, EPOCH_SHIFT, EXTENT_HEAD, ExtentHead, FragmentHead, Kind, MAX_BLOCKS, MAX_EXTENT,
-    MAX_UNIT, SEGMENT_BITS, SUPERBLOCK_LEN, SUPERBLOCKS, Superblock,
+    ALIGN, BLOCK, ENTRY_BITS, EPOCH_SHIFT, EXTENT_HEAD, ExtentHead, FragmentHead, Kind, MAX_BLOCKS,
+    MAX_EXTENT, MAX_UNIT, SEGMENT_BITS, SUPERBLOCK_LEN, SUPERBLOCKS, Superblock,
 };
-use crate::volume::log::{State, check_codec, read_meta};
+use crate::volume::log::{From, State, check_codec, read_meta};
 use crate::volume::map::Map;
 use crate::volume::space::{Space, parse_root};
 use crate::volume::unit::{Packing, Part};
+use crate::volume::write::MOST_DIRTY;
 use crate::volume::{Flushes, Volume};
 
 /// How a volume is made.
@@ -101,11 +102,11 @@ impl Options {
         let whole = self.len + self.len / 12 + blocks * 48;
         let whole = (whole >> bits) + 2 * u64::from(reserve) + 8;
         let most = match self.capacity {
-            None => whole,
+            None => whole.min((ALIGN << ENTRY_BITS) >> bits),
             Some(capacity) => capacity >> bits,
         };
         let need = u64::from(2 * reserve + 8) << bits;
-        let allowed = ALIGN << 40;
+        let allowed = ALIGN << ENTRY_BITS;
         match u32::try_from(most) {
             Ok(most) if most < 2 * reserve + 8 => Err(Error::Limit {
                 what: "a volume of this length",
@@ -190,10 +191,7 @@ impl Volume {
         let len = device.len()?;
         let source = Source { device: &device, len };
         read_header(&source, Container::Volume)?.valid?;
-        let superblock = newest(&device)?;
-        if len < u64::from(superblock.segments) << superblock.segment_bits {
-            return Err(Error::Corrupt { what: "volume", at: Place::Pos(len) });
-        }
+        let superblock = whole(&device)?;
         let volume = Volume::over(Box::new(device), superblock);
         let mut state = super::locked(&volume.state);
         state.pages = read_usage(&*volume.device, &state.superblock.clone(), &mut state.space)?;
@@ -231,6 +229,7 @@ impl Volume {
         Volume {
             device,
             blocks: s.blocks,
+            bits: s.segment_bits,
             packing,
             state: Mutex::new(state),
             parts: RwLock::new(()),
@@ -264,6 +263,11 @@ impl Volume {
             }
             state.space.head = pos + (EXTENT_HEAD + head.len as usize) as u64;
             self.apply(state, pos, &parts)?;
+            // No volume is written so: it would have stored its map long before.
+            let (nodes, most) = (state.map.dirty as u64, 16 * MOST_DIRTY as u64);
+            if nodes > most {
+                return Err(Error::Limit { what: "nodes of the map", need: nodes, allowed: most });
+            }
         }
     }
 
@@ -346,18 +350,28 @@ pub(super) fn read_usage(
     superblock: &Superblock,
     space: &mut Space,
 ) -> Result<Vec<u64>> {
-    let (tag, pos) = (superblock.tag, superblock.usage);
-    let root = read_meta(device, tag, pos, (Kind::UsageRoot, 0, 1))?;
+    let from = From { device, tag: superblock.tag, bits: superblock.segment_bits };
+    let pos = superblock.usage;
+    let root = read_meta(from, pos, (Kind::UsageRoot, 0, 1))?;
     let corrupt = || Error::Corrupt { what: "usage root", at: Place::Pos(pos) };
     let pages = parse_root(&root).ok_or_else(corrupt)?;
     space.pin(pos / ALIGN);
     for (page, &entry) in pages.iter().enumerate().filter(|(_, entry)| **entry > 0) {
         let pos = entry * ALIGN;
-        let bytes = read_meta(device, tag, pos, (Kind::UsagePage, page as u64, 1))?;
+        let bytes = read_meta(from, pos, (Kind::UsagePage, page as u64, 1))?;
         space.parse_page(page as u32, &bytes, pos)?;
         space.pin(entry);
     }
     Ok(pages)
+}
+
+/// The superblock that counts, of a volume that is as long as it says.
+pub(super) fn whole(device: &dyn Device) -> Result<Superblock> {
+    let (superblock, len) = (newest(device)?, device.len()?);
+    match len < u64::from(superblock.segments) << superblock.segment_bits {
+        true => Err(Error::Corrupt { what: "volume", at: Place::Pos(len) }),
+        false => Ok(superblock),
+    }
 }
 
 /// The superblock that counts.

@@ -79,24 +79,25 @@ impl Volume {
         Err(Error::Corrupt { what: "fragment", at: Place::Pos(entry * ALIGN) })
     }
 
-    /// Fills `buf` with blocks of the fragment where this entry leads, if it is theirs. Returns how many bytes it takes.
+    /// Fills `buf` with blocks of the fragment where this entry leads, if it is theirs. Returns its first block, and how
+    /// many bytes it takes.
     pub(super) fn read_unit(
         &self,
         first: u64,
         entry: u64,
         buf: &mut [u8],
         work: &mut Work,
-    ) -> Result<u64> {
+    ) -> Result<(u64, u64)> {
         if entry == 0 {
             buf.fill(0);
-            return Ok(0);
+            return Ok((first, 0));
         }
         let pos = entry * ALIGN;
         let corrupt = || Error::Corrupt { what: "fragment", at: Place::Pos(pos) };
         // Most shrink to less than five eighths; for others a second read follows.
         let guess = FRAGMENT_HEAD + (buf.len() / 8 * 5).max(BLOCK / 2);
         let Work { scratch, stored, room } = work;
-        let head = read_fragment(&*self.device, self.packing.tag, pos, guess, stored)?;
+        let head = read_fragment(self.from(), pos, guess, stored)?;
         let skip = first.checked_sub(head.block).ok_or_else(corrupt)? as usize;
         if skip + buf.len() / BLOCK > head.count as usize {
             return Err(corrupt());
@@ -106,6 +107,6 @@ impl Volume {
             Error::Corrupt { .. } => corrupt(),
             other => other,
         })?;
-        Ok(head.stored_len() as u64)
+        Ok((head.block, head.stored_len() as u64))
     }
 }

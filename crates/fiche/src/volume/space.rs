@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::error::Result;
-use crate::volume::format::{ALIGN, ENTRY, FAN};
+use crate::volume::format::{ALIGN, BLOCK, ENTRY, FAN};
 use crate::wire::{Put, Take, load_low, low_bytes};
 
 /// What is in a segment: blocks and nodes that were written to it, and those to which the map still leads.
@@ -28,6 +28,9 @@ pub(super) struct Space {
     pending: Vec<u32>,
     /// Could not be cleaned.
     stuck: BTreeSet<u32>,
+    /// Blocks and nodes that lead somewhere else by now, and how many did when cleaning won nothing any more.
+    removed: u64,
+    gave_up: Option<u64>,
     /// Where the next extent lies.
     pub head: u64,
 }
@@ -43,6 +46,8 @@ impl Space {
             free: Vec::new(),
             pending: Vec::new(),
             stuck: BTreeSet::new(),
+            removed: 0,
+            gave_up: None,
             head,
         }
     }
@@ -99,6 +104,7 @@ impl Space {
         let Some(used) = self.change(segment) else { return };
         debug_assert!(used.live > 0, "segment {segment} has nothing to lose");
         used.live = used.live.saturating_sub(1);
+        self.removed += 1;
         self.retire(segment);
     }
 
@@ -197,6 +203,18 @@ impl Space {
         let best = (1..self.segments()).filter(is_candidate).min_by_key(part)?;
         // Where hardly anything is won, cleaning would go round in circles.
         (part(&best) < (31 << 20) / 32).then_some(best)
+    }
+
+    /// Cleaning wins nothing.
+    pub fn give_up(&mut self) {
+        self.gave_up = Some(self.removed);
+    }
+
+    /// Whether it won nothing when it was tried, and little was given back since: less than what is left over in a segment that is
+    /// not worth it.
+    pub fn is_full(&self) -> bool {
+        let little = ((1 << self.bits) / BLOCK as u64 / 32).max(1);
+        self.gave_up.is_some_and(|then| self.removed - then < little)
     }
 
     pub fn set_stuck(&mut self, segment: u32) {

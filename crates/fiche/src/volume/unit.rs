@@ -6,7 +6,7 @@ use crate::codec::{Codec, Scratch};
 use crate::error::{Error, Place, Result};
 use crate::parallel::in_parts;
 use crate::volume::format::{
-    BLOCK, EXTENT_HEAD, FRAGMENT_HEAD, FragmentHead, Kind, MAX_COUNT, MAX_EXTENT,
+    BLOCK, EXTENT_HEAD, FRAGMENT_HEAD, FragmentHead, Kind, MAX_COUNT, MAX_EXTENT, MAX_PATTERN,
 };
 
 /// How blocks are packed.
@@ -85,7 +85,7 @@ fn units(bytes: &[u8], most: usize) -> Vec<Unit> {
                 && match kind {
                     Kind::Zeros => (last.blocks.len() as u64) < MAX_COUNT,
                     Kind::Pattern => {
-                        last.stored == block[..8] && (last.blocks.len() as u64) < MAX_COUNT
+                        last.stored == block[..8] && (last.blocks.len() as u64) < MAX_PATTERN
                     }
                     _ => last.blocks.len() < most,
                 }

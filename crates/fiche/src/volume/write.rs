@@ -18,6 +18,8 @@ const BETWEEN: u64 = 256 << 20;
 pub(super) const MOST_DIRTY: usize = 4096;
 /// Bytes of nodes in memory.
 pub(super) const NODES: u64 = 64 << 20;
+/// Segments that are cleaned, and maps stored, without one more that is free before it is given up.
+const ROUNDS: u32 = 128;
 /// Blocks of zeros that are appended at a time: what the lock is held for.
 const ZEROS: u64 = 1 << 18;
 
@@ -108,19 +110,21 @@ impl Volume {
             self.checkpoint(state)?;
         }
         state.map.shrink(NODES);
-        // Two more: one for the extent, one that the next turn takes. Where little is won each time, it ends
-        // nevertheless.
-        for _ in 0..16 + state.space.segments() {
-            if state.space.available() > reserve + 2 {
-                return Ok(());
-            }
+        // Two more: one for the extent, one that the next turn takes.
+        let (mut most, mut without) = (state.space.available(), 0);
+        while state.space.available() <= reserve + 2 && !state.space.is_full() {
             if state.space.has_pending() {
                 self.checkpoint(state)?;
-                continue;
+            } else if let Some(victim) = state.space.victim() {
+                self.clean(state, victim)?;
+            } else {
+                state.space.give_up();
             }
-            match state.space.victim() {
-                Some(victim) => self.clean(state, victim)?,
-                None => break,
+            // Each segment that is cleaned wins a 32nd of one at least, but for what storing the map takes.
+            without = if state.space.available() > most { 0 } else { without + 1 };
+            most = most.max(state.space.available());
+            if without > ROUNDS {
+                state.space.give_up();
             }
         }
         match is_zeros || state.space.available() > reserve {
