@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::error::{Error, Result};
 use crate::volume::format::{ALIGN, BLOCK, FAN, FAN_BITS};
-use crate::volume::log::State;
+use crate::volume::log::Log;
 use crate::volume::{Volume, Work, locked};
 
 /// What [`Volume::check`] found.
@@ -46,19 +46,19 @@ impl Volume {
     /// [`Error::Io`]; damage is no error but what it returns.
     pub fn check(&self) -> Result<Checked> {
         const MOST: usize = 1000;
-        let mut state = locked(&self.state);
+        let mut log = locked(&self.log);
         let mut checked = Checked::default();
         let mut used: HashMap<u32, u32> = HashMap::new();
         let mut leaves = Vec::new();
-        self.walk(&mut state, &mut checked, &mut used, &mut leaves)?;
+        self.walk(&mut log, &mut checked, &mut used, &mut leaves)?;
         let mut work = Work::default();
         let mut buf = vec![0; FAN * BLOCK];
         for leaf in leaves {
             let first = leaf << FAN_BITS;
-            let count = (self.blocks - first).min(FAN as u64);
+            let count = (self.blocks() - first).min(FAN as u64);
             let load = self.load();
             let entries: Vec<u64> = (first..first + count)
-                .map(|block| state.map.get(block, &load))
+                .map(|block| self.map().get(block, &load))
                 .collect::<Result<_>>()?;
             let mut at = 0;
             for run in entries.chunk_by(|a, b| a == b) {
@@ -67,7 +67,7 @@ impl Volume {
                 if entry == 0 {
                     continue;
                 }
-                *used.entry(state.space.segment(entry)).or_default() += run.len() as u32;
+                *used.entry(log.space.segment(entry)).or_default() += run.len() as u32;
                 checked.blocks += run.len() as u64;
                 let buf = &mut buf[..run.len() * BLOCK];
                 match self.read_unit(start, entry, buf, &mut work) {
@@ -75,7 +75,7 @@ impl Volume {
                         // Where blocks in its middle were written again it comes more than once.
                         let mut is_first = true;
                         for before in block..start {
-                            is_first &= state.map.get(before, &load)? != entry;
+                            is_first &= self.map().get(before, &load)? != entry;
                         }
                         if is_first {
                             checked.units += 1;
@@ -90,31 +90,32 @@ impl Volume {
                     }
                 }
             }
-            state.map.shrink(0);
+            self.map().shrink(0);
         }
         let is_wrong = |&segment: &u32| {
-            state.space.used(segment).live != used.get(&segment).copied().unwrap_or(0)
+            log.space.used(segment).live != used.get(&segment).copied().unwrap_or(0)
         };
-        checked.miscounted = (0..state.space.segments()).filter(is_wrong).count() as u64;
+        checked.miscounted = (0..log.space.segments()).filter(is_wrong).count() as u64;
         Ok(checked)
     }
 
     /// Counts the nodes of the map as they are stored, and lists those of level 0.
     fn walk(
         &self,
-        state: &mut State,
+        log: &mut Log,
         checked: &mut Checked,
         used: &mut HashMap<u32, u32>,
         leaves: &mut Vec<u64>,
     ) -> Result<()> {
         let load = self.load();
-        let mut open = vec![state.map.top()];
+        let mut open = vec![self.map().top()];
         while let Some(place) = open.pop() {
-            let entry = state.map.stored(place, &load)?;
+            let entry = self.map().stored(place, &load)?;
             if entry > 0 {
-                *used.entry(state.space.segment(entry)).or_default() += 1;
+                *used.entry(log.space.segment(entry)).or_default() += 1;
             }
-            let children = match state.map.children(place, &load) {
+            let children = self.map().children(place, &load);
+            let children = match children {
                 Ok(children) => children,
                 Err(Error::Io(error)) => return Err(error.into()),
                 Err(_) => {

@@ -5,7 +5,7 @@ use crate::volume::Volume;
 use crate::volume::format::{
     ALIGN, BLOCK, EXTENT_HEAD, ExtentHead, FRAGMENT_HEAD, FragmentHead, Kind,
 };
-use crate::volume::log::State;
+use crate::volume::log::Log;
 use crate::volume::unit::{Draft, draft, unpack};
 use crate::volume::write::MOST_DIRTY;
 
@@ -31,14 +31,14 @@ pub(super) fn extents<'a>(
 
 impl Volume {
     /// Appends what is needed of a segment. Once the next superblock is there it is free.
-    pub(super) fn clean(&self, state: &mut State, victim: u32) -> Result<()> {
-        let start = u64::from(victim) << state.space.bits;
-        let mut bytes = vec![0; 1 << state.space.bits];
+    pub(super) fn clean(&self, log: &mut Log, victim: u32) -> Result<()> {
+        let start = u64::from(victim) << log.space.bits;
+        let mut bytes = vec![0; 1 << log.space.bits];
         let have = (bytes.len() as u64).min(self.device.len()?.saturating_sub(start));
         bytes.truncate(have as usize);
         if self.device.read_at(start, &mut bytes).is_err() {
             // What is there may still be read piece by piece, and others can be cleaned.
-            state.space.set_stuck(victim);
+            log.space.set_stuck(victim);
             return Ok(());
         }
         let mut moved = Draft::default();
@@ -47,19 +47,19 @@ impl Volume {
                 let Some(fragment) = bytes.get(at..) else { break };
                 let Ok(head) = FragmentHead::parse(fragment, 0) else { break };
                 let entry = (start + at as u64) / ALIGN;
-                self.rescue(state, &head, fragment, entry, &mut moved)?;
+                self.rescue(log, &head, fragment, entry, &mut moved)?;
                 at += head.stored_len();
             }
         }
         if !moved.parts.is_empty() {
-            self.put(state, moved)?;
+            self.put(log, moved)?;
         }
         // Nodes and pages go with the next superblock. Whatever is left then is damaged: it is neither to be overwritten
         // nor to be tried again and again.
-        if !state.space.is_dead(victim) && !state.space.has_pending() {
-            self.checkpoint(state)?;
-            if !state.space.is_dead(victim) {
-                state.space.set_stuck(victim);
+        if !log.space.is_dead(victim) && !log.space.has_pending() {
+            self.checkpoint(log)?;
+            if !log.space.is_dead(victim) {
+                log.space.set_stuck(victim);
             }
         }
         Ok(())
@@ -68,7 +68,7 @@ impl Volume {
     /// Adds what is needed of a fragment to what is moved.
     fn rescue(
         &self,
-        state: &mut State,
+        log: &mut Log,
         head: &FragmentHead,
         fragment: &[u8],
         entry: u64,
@@ -80,27 +80,26 @@ impl Volume {
             Kind::Zeros => {}
             Kind::Node => {
                 let place = ((head.count.saturating_sub(1)).min(255) as u8, head.block);
-                if state.map.is_place(place, self.blocks)
-                    && state.map.stored(place, &load)? == entry
-                {
-                    state.map.touch(place, &load)?;
+                let mut map = self.map();
+                if map.is_place(place) && map.stored(place, &load)? == entry {
+                    map.touch(place, &load)?;
                 }
             }
             Kind::UsagePage => {
-                if state.pages.get(head.block as usize) == Some(&entry) {
-                    state.space.set_changed(head.block as u32);
+                if log.pages.get(head.block as usize) == Some(&entry) {
+                    log.space.set_changed(head.block as u32);
                 }
             }
             // Each superblock has one of its own.
             Kind::UsageRoot => {}
             Kind::Unit(_) | Kind::Pattern => {
                 let end = head.block + u64::from(head.count);
-                if end > self.blocks {
+                if end > self.blocks() {
                     return Ok(());
                 }
                 let mut live = Vec::new();
                 for block in head.block..end {
-                    if state.map.get(block, &load)? == entry {
+                    if self.map().get(block, &load)? == entry {
                         live.push(block);
                     }
                 }
@@ -109,20 +108,20 @@ impl Volume {
                 }
                 let stored = &fragment[FRAGMENT_HEAD..][..head.len as usize];
                 if live.len() == head.count as usize {
-                    self.move_on(state, moved, stored.len())?;
+                    self.move_on(log, moved, stored.len())?;
                     moved.push(tag, head.kind, head.block, head.count, stored);
                     return Ok(());
                 }
                 let mut whole = vec![0; head.count as usize * BLOCK];
-                let (mut room, scratch) = (Vec::new(), &mut state.scratch);
+                let (mut room, scratch) = (Vec::new(), &mut log.scratch);
                 if unpack(head, stored, 0, &mut whole, &mut room, scratch).is_err() {
                     return Ok(());
                 }
                 for run in live.chunk_by(|a, b| a + 1 == *b) {
                     let from = (run[0] - head.block) as usize * BLOCK;
                     let run_bytes = &whole[from..from + run.len() * BLOCK];
-                    for draft in draft(run[0], run_bytes, &self.packing, &mut state.scratch)? {
-                        self.move_on(state, moved, usize::MAX / 2)?;
+                    for draft in draft(run[0], run_bytes, &self.packing, &mut log.scratch)? {
+                        self.move_on(log, moved, usize::MAX / 2)?;
                         *moved = draft;
                     }
                 }
@@ -132,14 +131,14 @@ impl Volume {
     }
 
     /// Appends what is to be moved if so many bytes more are too many.
-    fn move_on(&self, state: &mut State, moved: &mut Draft, len: usize) -> Result<()> {
+    fn move_on(&self, log: &mut Log, moved: &mut Draft, len: usize) -> Result<()> {
         if !moved.is_full_for(len, self.packing.extent) {
             return Ok(());
         }
         // Small fragments of a segment may be of very many nodes.
-        if state.map.dirty >= MOST_DIRTY {
-            self.checkpoint(state)?;
+        if self.map().dirty >= MOST_DIRTY {
+            self.checkpoint(log)?;
         }
-        self.put(state, std::mem::take(moved))
+        self.put(log, std::mem::take(moved))
     }
 }

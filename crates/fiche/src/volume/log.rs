@@ -10,7 +10,7 @@ use crate::volume::format::{
     ALIGN, EXTENT_HEAD, ExtentHead, FAN, FRAGMENT_HEAD, FragmentHead, Kind, MAX_EXTENT,
     SUPERBLOCKS, Superblock,
 };
-use crate::volume::map::{self, Map};
+use crate::volume::map;
 use crate::volume::space::{Space, put_root};
 use crate::volume::unit::{Draft, Part};
 use crate::volume::{Volume, locked};
@@ -22,18 +22,15 @@ const MAX_NODE: usize = FAN * 10;
 const NODE_LEVEL: i32 = 1;
 
 /// What changes with each write. All of it is behind one lock.
-pub(super) struct State {
+pub(super) struct Log {
     /// The one that was written last.
     pub superblock: Superblock,
-    pub map: Map,
     pub space: Space,
     /// Where the usage pages are stored, and the root.
     pub pages: Vec<u64>,
     pub root: u64,
     /// Number of the next extent.
     pub next: u64,
-    /// Extents since it was opened.
-    pub appended: u64,
     /// Bytes since the map was stored.
     pub since: u64,
     pub scratch: Scratch,
@@ -133,63 +130,63 @@ impl Volume {
     }
 
     /// Writes an extent to the end of the log, and returns where it lies.
-    pub(super) fn append(&self, state: &mut State, draft: &mut Draft) -> Result<u64> {
+    pub(super) fn append(&self, log: &mut Log, draft: &mut Draft) -> Result<u64> {
         debug_assert!(draft.bytes.len() <= EXTENT_HEAD + MAX_EXTENT && !draft.parts.is_empty());
         let needed = (draft.bytes.len() + EXTENT_HEAD) as u64;
-        let segment_len = 1u64 << state.space.bits;
-        if state.space.head % segment_len + needed > segment_len {
-            self.turn(state)?;
+        let segment_len = 1u64 << log.space.bits;
+        if log.space.head % segment_len + needed > segment_len {
+            self.turn(log)?;
         }
-        let pos = state.space.head;
+        let pos = log.space.head;
         let head = ExtentHead {
             len: (draft.bytes.len() - EXTENT_HEAD) as u32,
-            number: state.next,
+            number: log.next,
             fragments: draft.parts.len() as u16,
             next_segment: 0,
         };
         draft.bytes[..EXTENT_HEAD].copy_from_slice(&head.put(self.packing.tag, pos));
         self.device.write_at(pos, &draft.bytes).map_err(|error| self.poison(error))?;
-        state.space.head += draft.bytes.len() as u64;
-        state.next += 1;
-        state.appended += 1;
-        state.since += draft.bytes.len() as u64;
+        log.space.head += draft.bytes.len() as u64;
+        log.next += 1;
+        self.appended.fetch_add(1, Ordering::Release);
+        log.since += draft.bytes.len() as u64;
         Ok(pos)
     }
 
     /// Ends the segment that is being written, and goes on in another.
-    fn turn(&self, state: &mut State) -> Result<()> {
-        let segment = self.next_segment(state)?;
-        let pos = state.space.head;
-        let number = state.next;
+    fn turn(&self, log: &mut Log) -> Result<()> {
+        let segment = self.next_segment(log)?;
+        let pos = log.space.head;
+        let number = log.next;
         let link = ExtentHead { len: 0, number, fragments: 0, next_segment: segment };
         let written = self.device.write_at(pos, &link.put(self.packing.tag, pos));
         written.map_err(|error| self.poison(error))?;
-        state.next += 1;
-        state.appended += 1;
-        state.space.enter(segment);
+        log.next += 1;
+        self.appended.fetch_add(1, Ordering::Release);
+        log.space.enter(segment);
         Ok(())
     }
 
     /// Begins a log where there is none.
-    pub(super) fn begin(&self, state: &mut State) -> Result<()> {
-        let segment = self.next_segment(state)?;
-        state.space.enter(segment);
+    pub(super) fn begin(&self, log: &mut Log) -> Result<()> {
+        let segment = self.next_segment(log)?;
+        log.space.enter(segment);
         Ok(())
     }
 
     /// A segment that the log may go on in, and for which there is room.
-    fn next_segment(&self, state: &mut State) -> Result<u32> {
+    fn next_segment(&self, log: &mut Log) -> Result<u32> {
         loop {
             let full = || io::Error::from(io::ErrorKind::StorageFull);
-            let (segment, is_new) = state.space.next().ok_or_else(full)?;
+            let (segment, is_new) = log.space.next().ok_or_else(full)?;
             if !is_new {
                 return Ok(segment);
             }
-            let start = u64::from(segment) << state.space.bits;
-            match self.device.allocate(start..start + (1 << state.space.bits)) {
+            let start = u64::from(segment) << log.space.bits;
+            match self.device.allocate(start..start + (1 << log.space.bits)) {
                 Ok(()) => return Ok(segment),
                 Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                    state.space.stop_growing();
+                    log.space.stop_growing();
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -197,22 +194,22 @@ impl Volume {
     }
 
     /// Appends an extent of blocks, and lets the map lead to it.
-    pub(super) fn put(&self, state: &mut State, mut draft: Draft) -> Result<()> {
+    pub(super) fn put(&self, log: &mut Log, mut draft: Draft) -> Result<()> {
         let load = self.load();
         // Afterwards nothing may fail.
         for part in draft.parts.iter().filter(|part| !part.is_zeros) {
-            state.map.prepare(part.block, part.count.into(), &load)?;
+            self.map().prepare(part.block, part.count.into(), &load)?;
         }
-        let pos = self.append(state, &mut draft)?;
+        let pos = self.append(log, &mut draft)?;
         // It is in the log, and not in the map: only the next opening puts that right.
         let poison = |_: &Error| self.is_poisoned.store(true, Ordering::Release);
-        self.apply(state, pos, &draft.parts).inspect_err(poison)
+        self.apply(log, pos, &draft.parts).inspect_err(poison)
     }
 
     /// Lets the map lead to the fragments of an extent at `pos`.
-    pub(super) fn apply(&self, state: &mut State, pos: u64, parts: &[Part]) -> Result<()> {
+    pub(super) fn apply(&self, log: &mut Log, pos: u64, parts: &[Part]) -> Result<()> {
         let load = self.load();
-        let State { map, space, .. } = state;
+        let (space, mut map) = (&mut log.space, self.map());
         for &Part { at, block, count, is_zeros } in parts {
             if is_zeros {
                 map.clear(block, count.into(), &load, &mut |before| space.remove(before))?;
@@ -228,101 +225,99 @@ impl Volume {
     }
 
     /// Appends a node or a page of the usage; returns where it lies, in eighths.
-    fn put_meta(&self, state: &mut State, which: (Kind, u64, u32), stored: &[u8]) -> Result<u64> {
+    fn put_meta(&self, log: &mut Log, which: (Kind, u64, u32), stored: &[u8]) -> Result<u64> {
         let (kind, block, count) = which;
         let mut draft = Draft::default();
         draft.push(self.packing.tag, kind, block, count, stored);
-        let pos = self.append(state, &mut draft)?;
+        let pos = self.append(log, &mut draft)?;
         Ok((pos + EXTENT_HEAD as u64) / ALIGN)
     }
 
     /// Stores what changed of the map and the usage, and then a superblock that leads there: the log before it
     /// is not needed any more. Two barriers.
-    pub(super) fn checkpoint(&self, state: &mut State) -> Result<()> {
+    pub(super) fn checkpoint(&self, log: &mut Log) -> Result<()> {
         // Half of it stored, the other half would not be known as changed any more.
         let poison = |_: &Error| self.is_poisoned.store(true, Ordering::Release);
-        self.store_map(state).inspect_err(poison)
+        self.store_map(log).inspect_err(poison)
     }
 
-    fn store_map(&self, state: &mut State) -> Result<()> {
+    fn store_map(&self, log: &mut Log) -> Result<()> {
         let load = self.load();
-        let (top, _) = state.map.top();
+        let (top, _) = self.map().top();
         for level in 0..=top {
-            for number in state.map.changed(level) {
-                let entry = match state.map.bytes((level, number)) {
+            let changed = self.map().changed(level);
+            for number in changed {
+                let bytes = self.map().bytes((level, number));
+                let entry = match bytes {
                     None => 0,
                     Some(bytes) => {
-                        let stored = pack_meta(&bytes, &mut state.scratch);
+                        let stored = pack_meta(&bytes, &mut log.scratch);
                         let which = (Kind::Node, number, u32::from(level) + 1);
-                        let entry = self.put_meta(state, which, &stored)?;
-                        state.space.add(entry, 1);
+                        let entry = self.put_meta(log, which, &stored)?;
+                        log.space.add(entry, 1);
                         entry
                     }
                 };
-                let before = state.map.moved((level, number), entry, &load)?;
-                state.space.remove(before);
+                let before = self.map().moved((level, number), entry, &load)?;
+                log.space.remove(before);
             }
         }
         // What is stored from here on is not counted in what is stored.
-        for page in state.space.take_changed() {
-            let entry = match state.space.page(page) {
+        for page in log.space.take_changed() {
+            let entry = match log.space.page(page) {
                 None => 0,
                 Some(bytes) => {
-                    let stored = pack_meta(&bytes, &mut state.scratch);
-                    self.put_meta(state, (Kind::UsagePage, page.into(), 1), &stored)?
+                    let stored = pack_meta(&bytes, &mut log.scratch);
+                    self.put_meta(log, (Kind::UsagePage, page.into(), 1), &stored)?
                 }
             };
-            if state.pages.len() <= page as usize {
-                state.pages.resize(page as usize + 1, 0);
+            if log.pages.len() <= page as usize {
+                log.pages.resize(page as usize + 1, 0);
             }
-            let before = std::mem::replace(&mut state.pages[page as usize], entry);
+            let before = std::mem::replace(&mut log.pages[page as usize], entry);
             if entry > 0 {
-                state.space.pin(entry);
+                log.space.pin(entry);
             }
-            state.space.unpin(before);
+            log.space.unpin(before);
         }
-        let root = self.put_meta(state, (Kind::UsageRoot, 0, 1), &put_root(&state.pages))?;
-        state.space.pin(root);
-        let before = std::mem::replace(&mut state.root, root);
-        state.space.unpin(before);
-        let pending = state.space.take_pending();
-        self.write_superblock(state)?;
-        state.space.release(pending);
-        state.since = 0;
+        let root = self.put_meta(log, (Kind::UsageRoot, 0, 1), &put_root(&log.pages))?;
+        log.space.pin(root);
+        let before = std::mem::replace(&mut log.root, root);
+        log.space.unpin(before);
+        let pending = log.space.take_pending();
+        self.write_superblock(log)?;
+        log.space.release(pending);
+        log.since = 0;
         Ok(())
     }
 
     /// Writes the next superblock once everything before is durable.
-    fn write_superblock(&self, state: &mut State) -> Result<()> {
-        let appended = state.appended;
+    fn write_superblock(&self, log: &mut Log) -> Result<()> {
         let superblock = Superblock {
-            generation: state.superblock.generation + 1,
-            segments: state.space.segments(),
-            next: state.next,
-            head: state.space.head,
-            map: state.map.root * ALIGN,
-            usage: state.root * ALIGN,
-            ..state.superblock.clone()
+            generation: log.superblock.generation + 1,
+            segments: log.space.segments(),
+            next: log.next,
+            head: log.space.head,
+            map: self.map().root * ALIGN,
+            usage: log.root * ALIGN,
+            ..log.superblock.clone()
         };
-        let write = || {
-            self.device.sync()?;
-            for pos in SUPERBLOCKS[(superblock.generation % 2) as usize] {
-                self.device.write_at(pos, &superblock.put(pos))?;
-            }
-            self.device.sync()
-        };
-        write().map_err(|error| self.poison(error))?;
-        state.superblock = superblock;
-        let mut flushes = locked(&self.flushes);
-        flushes.durable = flushes.durable.max(appended);
+        self.barrier()?;
+        for pos in SUPERBLOCKS[(superblock.generation % 2) as usize] {
+            let written = self.device.write_at(pos, &superblock.put(pos));
+            written.map_err(|error| self.poison(error))?;
+        }
+        self.appended.fetch_add(1, Ordering::Release);
+        self.barrier()?;
+        log.superblock = superblock;
         Ok(())
     }
 
     /// Stores the map at the end.
     pub(super) fn close(&self) -> Result<()> {
-        let mut state = locked(&self.state);
-        match state.since > 0 {
-            true => self.checkpoint(&mut state),
+        let mut log = locked(&self.log);
+        match log.since > 0 {
+            true => self.checkpoint(&mut log),
             false => Ok(()),
         }
     }

@@ -68,6 +68,7 @@ pub(super) struct Map {
     /// Where the root is stored, in eighths; 0 for nowhere.
     pub root: u64,
     levels: u8,
+    blocks: u64,
     pub dirty: usize,
 }
 
@@ -79,7 +80,7 @@ fn levels(blocks: u64) -> u8 {
 
 impl Map {
     pub fn new(blocks: u64, root: u64) -> Map {
-        Map { nodes: HashMap::new(), root, levels: levels(blocks), dirty: 0 }
+        Map { nodes: HashMap::new(), root, levels: levels(blocks), blocks, dirty: 0 }
     }
 
     /// Bytes of memory.
@@ -91,9 +92,10 @@ impl Map {
         (self.levels - 1, 0)
     }
 
-    /// Whether a map of so many blocks has such a node.
-    pub fn is_place(&self, place: Place, blocks: u64) -> bool {
-        place.0 < self.levels && place.1 <= (blocks - 1) >> (FAN_BITS * (u32::from(place.0) + 1))
+    /// Whether it has such a node.
+    pub fn is_place(&self, place: Place) -> bool {
+        place.0 < self.levels
+            && place.1 <= (self.blocks - 1) >> (FAN_BITS * (u32::from(place.0) + 1))
     }
 
     /// Whether a node is in memory.
@@ -138,10 +140,11 @@ impl Map {
         Ok(slot.node.get(block as usize % FAN))
     }
 
-    /// Makes sure of the nodes that [`set`](Map::set) needs for these blocks, so that it cannot fail.
+    /// Makes sure of the nodes that [`set`](Map::set) needs for these blocks, so that it cannot fail. They stay in memory until
+    /// they are stored.
     pub fn prepare(&mut self, block: u64, count: u64, load: Load<'_>) -> Result<()> {
         for number in block >> FAN_BITS..=(block + count - 1) >> FAN_BITS {
-            self.slot((0, number), load)?;
+            self.touch((0, number), load)?;
         }
         Ok(())
     }

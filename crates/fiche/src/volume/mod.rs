@@ -35,6 +35,7 @@ mod check;
 mod clean;
 mod describe;
 mod device;
+mod flush;
 pub(crate) mod format;
 mod log;
 mod map;
@@ -45,8 +46,8 @@ mod space;
 mod unit;
 mod write;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 pub use check::Checked;
 pub use describe::{Description, describe};
@@ -57,8 +58,10 @@ pub use repair::Repaired;
 use crate::codec::Scratch;
 use crate::error::{Error, Result};
 use crate::io::{ReadAt, WriteAt, within};
+use crate::volume::flush::Flushes;
 use crate::volume::format::BLOCK;
-use crate::volume::log::State;
+use crate::volume::log::Log;
+use crate::volume::map::Map;
 use crate::volume::unit::Packing;
 
 /// A volume that is open: a device of a fixed length. Any number of threads may read, write and flush at once.
@@ -67,15 +70,19 @@ use crate::volume::unit::Packing;
 /// calls, and by others where it is long; appending to the log is one after the other.
 pub struct Volume {
     device: Box<dyn Device>,
-    blocks: u64,
+    /// As many as the map has, and the last superblock says.
+    blocks: AtomicU64,
     /// Length of a segment, as a power of two.
     bits: u8,
     packing: Packing,
-    state: Mutex<State>,
+    log: Mutex<Log>,
+    /// Taken for a moment only, by readers as well: never while something is written. Whoever takes both has the log first.
+    map: Mutex<Map>,
+    /// Extents and superblocks that were written since it was opened.
+    appended: AtomicU64,
     /// Held by all who write: alone by those who write a part of a block, which is to be read before.
     parts: RwLock<()>,
-    flushes: Mutex<Flushes>,
-    flushed: Condvar,
+    flushes: Flushes,
     is_poisoned: AtomicBool,
     scratches: Mutex<Vec<Work>>,
 }
@@ -88,12 +95,9 @@ struct Work {
     room: Vec<u8>,
 }
 
-/// How far the log is durable.
-#[derive(Default)]
-struct Flushes {
-    /// Extents that are.
-    durable: u64,
-    is_running: bool,
+/// What [`Flushes`] waits with; a test that tries all orders has its own.
+mod sync {
+    pub use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 }
 
 /// What was locked, also when somebody who held it panicked: nothing is left half done in there that matters.
@@ -110,11 +114,26 @@ impl Volume {
         done
     }
 
+    fn map(&self) -> MutexGuard<'_, Map> {
+        locked(&self.map)
+    }
+
+    fn blocks(&self) -> u64 {
+        self.blocks.load(Ordering::Acquire)
+    }
+
     fn check_poison(&self) -> Result<()> {
         match self.is_poisoned.load(Ordering::Acquire) {
             true => Err(Error::Poisoned),
             false => Ok(()),
         }
+    }
+
+    /// Makes durable what was written up to now. All barriers go one after the other: the system tells an error only once.
+    fn barrier(&self) -> Result<()> {
+        let appended = || self.appended.load(Ordering::Acquire);
+        let flushed = self.flushes.wait_for(appended(), appended, || self.device.sync());
+        flushed.map_err(|error| error.map_or(Error::Poisoned, |error| self.poison(error)))
     }
 
     /// What the device said when it failed to write: nothing is written from here on.
@@ -126,7 +145,7 @@ impl Volume {
 
 impl ReadAt for Volume {
     fn len(&self) -> u64 {
-        self.blocks * BLOCK as u64
+        self.blocks() * BLOCK as u64
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
@@ -153,42 +172,14 @@ impl WriteAt for Volume {
     fn run_at(&self, offset: u64) -> Result<(u64, bool)> {
         within(offset, 1, self.len())?;
         let load = self.load();
-        let mut state = locked(&self.state);
-        let (blocks, is_zero) = state.map.run(offset / BLOCK as u64, &load)?;
-        let end = (offset / BLOCK as u64 + blocks).min(self.blocks) * BLOCK as u64;
+        let (blocks, is_zero) = self.map().run(offset / BLOCK as u64, &load)?;
+        let end = (offset / BLOCK as u64 + blocks).min(self.blocks()) * BLOCK as u64;
         Ok((end - offset, is_zero))
     }
 
     fn flush(&self) -> Result<()> {
         self.check_poison()?;
-        let target = locked(&self.state).appended;
-        let mut flushes = locked(&self.flushes);
-        // One barrier for all who wait for it.
-        loop {
-            if flushes.durable >= target {
-                return Ok(());
-            }
-            if !flushes.is_running {
-                break;
-            }
-            flushes = self.flushed.wait(flushes).unwrap_or_else(PoisonError::into_inner);
-            self.check_poison()?;
-        }
-        flushes.is_running = true;
-        drop(flushes);
-        let appended = locked(&self.state).appended;
-        let synced = self.device.sync();
-        let mut flushes = locked(&self.flushes);
-        flushes.is_running = false;
-        let result = match synced {
-            Ok(()) => {
-                flushes.durable = flushes.durable.max(appended);
-                Ok(())
-            }
-            Err(error) => Err(self.poison(error)),
-        };
-        self.flushed.notify_all();
-        result
+        self.barrier()
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Condvar, Mutex, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Mutex, RwLock};
 
 use crate::codec::{Codec, Scratch};
 use crate::envelope::{Container, header, read_header};
@@ -11,17 +11,18 @@ use crate::error::{Error, Place, Result};
 use crate::io::{ReadAt, within};
 use crate::parallel::default_threads;
 use crate::random::Random;
+use crate::volume::Volume;
 use crate::volume::device::Device;
+use crate::volume::flush::Flushes;
 use crate::volume::format::{
     ALIGN, BLOCK, ENTRY_BITS, EPOCH_SHIFT, EXTENT_HEAD, ExtentHead, FragmentHead, Kind, MAX_BLOCKS,
     MAX_EXTENT, MAX_UNIT, SEGMENT_BITS, SUPERBLOCK_LEN, SUPERBLOCKS, Superblock,
 };
-use crate::volume::log::{From, State, check_codec, read_meta};
+use crate::volume::log::{From, Log, check_codec, read_meta};
 use crate::volume::map::Map;
 use crate::volume::space::{Space, parse_root};
 use crate::volume::unit::{Packing, Part};
 use crate::volume::write::MOST_DIRTY;
-use crate::volume::{Flushes, Volume};
 
 /// How a volume is made.
 #[derive(Clone, Debug)]
@@ -168,16 +169,16 @@ impl Volume {
         device.allocate(0..first)?;
         superblock.segments = reserve + 3;
         let volume = Volume::over(Box::new(device), superblock);
-        let mut state = super::locked(&volume.state);
-        state.space.find_free();
+        let mut log = super::locked(&volume.log);
+        log.space.find_free();
         // The header is last: what has none is no volume.
-        volume.checkpoint(&mut state)?;
+        volume.checkpoint(&mut log)?;
         let write = || {
             volume.device.write_at(0, &header(Container::Volume))?;
             volume.device.sync()
         };
         write()?;
-        drop(state);
+        drop(log);
         Ok(volume)
     }
 
@@ -193,15 +194,15 @@ impl Volume {
         read_header(&source, Container::Volume)?.valid?;
         let superblock = whole(&device)?;
         let volume = Volume::over(Box::new(device), superblock);
-        let mut state = super::locked(&volume.state);
-        state.pages = read_usage(&*volume.device, &state.superblock.clone(), &mut state.space)?;
+        let mut log = super::locked(&volume.log);
+        log.pages = read_usage(&*volume.device, &log.superblock.clone(), &mut log.space)?;
         // From here on segments that the log goes through are not free, and those it leaves with nothing wait for the
         // next superblock.
-        state.space.find_free();
-        volume.roll_forward(&mut state)?;
-        state.next = ((state.superblock.next >> EPOCH_SHIFT) + 1) << EPOCH_SHIFT;
-        volume.checkpoint(&mut state)?;
-        drop(state);
+        log.space.find_free();
+        volume.roll_forward(&mut log)?;
+        log.next = ((log.superblock.next >> EPOCH_SHIFT) + 1) << EPOCH_SHIFT;
+        volume.checkpoint(&mut log)?;
+        drop(log);
         Ok(volume)
     }
 
@@ -215,56 +216,56 @@ impl Volume {
             extent: (32usize << 10).max(usize::from(s.unit) * BLOCK + 64).min(MAX_EXTENT),
             threads: default_threads(),
         };
-        let state = State {
-            map: Map::new(s.blocks, s.map / ALIGN),
+        let map = Map::new(s.blocks, s.map / ALIGN);
+        let log = Log {
             space: Space::new(s.segment_bits, s.most_segments, s.segments, s.head),
             pages: Vec::new(),
             root: s.usage / ALIGN,
             next: s.next,
-            appended: 0,
             since: 0,
             scratch: Scratch::default(),
             superblock: s.clone(),
         };
         Volume {
             device,
-            blocks: s.blocks,
+            blocks: s.blocks.into(),
             bits: s.segment_bits,
             packing,
-            state: Mutex::new(state),
+            log: Mutex::new(log),
+            map: Mutex::new(map),
+            appended: AtomicU64::new(0),
             parts: RwLock::new(()),
-            flushes: Mutex::new(Flushes::default()),
-            flushed: Condvar::new(),
+            flushes: Flushes::default(),
             is_poisoned: AtomicBool::new(false),
             scratches: Mutex::default(),
         }
     }
 
     /// Does again what the log says from the head on.
-    fn roll_forward(&self, state: &mut State) -> Result<()> {
+    fn roll_forward(&self, log: &mut Log) -> Result<()> {
         let mut bytes = Vec::new();
         let mut seen = HashSet::new();
         loop {
-            let pos = state.space.head;
-            let Some((head, parts)) = self.next_extent(state, pos, &mut bytes)? else {
-                return self.check_end(state, &mut bytes);
+            let pos = log.space.head;
+            let Some((head, parts)) = self.next_extent(log, pos, &mut bytes)? else {
+                return self.check_end(log, &mut bytes);
             };
-            state.next += 1;
-            state.since += 1;
+            log.next += 1;
+            log.since += 1;
             if head.fragments == 0 {
                 let segment = head.next_segment;
                 // A log that comes back to where it was is none.
                 let is_new = seen.insert(segment) && segment > 0;
-                if !is_new || u64::from(segment) >= u64::from(state.superblock.most_segments) {
+                if !is_new || u64::from(segment) >= u64::from(log.superblock.most_segments) {
                     return Err(Error::Corrupt { what: "extent", at: Place::Pos(pos) });
                 }
-                state.space.enter(segment);
+                log.space.enter(segment);
                 continue;
             }
-            state.space.head = pos + (EXTENT_HEAD + head.len as usize) as u64;
-            self.apply(state, pos, &parts)?;
+            log.space.head = pos + (EXTENT_HEAD + head.len as usize) as u64;
+            self.apply(log, pos, &parts)?;
             // No volume is written so: it would have stored its map long before.
-            let (nodes, most) = (state.map.dirty as u64, 16 * MOST_DIRTY as u64);
+            let (nodes, most) = (self.map().dirty as u64, 16 * MOST_DIRTY as u64);
             if nodes > most {
                 return Err(Error::Limit { what: "nodes of the map", need: nodes, allowed: most });
             }
@@ -273,35 +274,35 @@ impl Volume {
 
     /// An opening that was cut off may have stored nodes behind the end. Blocks are written only when its superblock is
     /// there.
-    fn check_end(&self, state: &mut State, bytes: &mut Vec<u8>) -> Result<()> {
-        let (next, mut pos) = (state.next, state.space.head);
-        state.next = ((next >> EPOCH_SHIFT) + 1) << EPOCH_SHIFT;
-        while let Some((head, parts)) = self.next_extent(state, pos, bytes)? {
+    fn check_end(&self, log: &mut Log, bytes: &mut Vec<u8>) -> Result<()> {
+        let (next, mut pos) = (log.next, log.space.head);
+        log.next = ((next >> EPOCH_SHIFT) + 1) << EPOCH_SHIFT;
+        while let Some((head, parts)) = self.next_extent(log, pos, bytes)? {
             if !parts.is_empty() {
                 return Err(Error::Corrupt {
                     what: "superblock",
                     at: Place::Pos(SUPERBLOCKS[0][0]),
                 });
             }
-            state.next += 1;
+            log.next += 1;
             pos += (EXTENT_HEAD + head.len as usize) as u64;
             if head.fragments == 0 {
-                pos = u64::from(head.next_segment) << state.space.bits;
+                pos = u64::from(head.next_segment) << log.space.bits;
             }
         }
-        state.next = next;
+        log.next = next;
         Ok(())
     }
 
     /// The extent at a position, if there is one that is right.
     fn next_extent(
         &self,
-        state: &State,
+        log: &Log,
         pos: u64,
         bytes: &mut Vec<u8>,
     ) -> Result<Option<(ExtentHead, Vec<Part>)>> {
         let tag = self.packing.tag;
-        let end = ((pos >> state.space.bits) + 1) << state.space.bits;
+        let end = ((pos >> log.space.bits) + 1) << log.space.bits;
         let end = end.min(self.device.len()?);
         let left = end.saturating_sub(pos);
         if left < EXTENT_HEAD as u64 {
@@ -312,7 +313,7 @@ impl Volume {
         self.device.read_at(pos, bytes)?;
         let Ok(head) = ExtentHead::parse(bytes, tag, pos) else { return Ok(None) };
         let len = EXTENT_HEAD + head.len as usize;
-        if head.number != state.next || len as u64 > left {
+        if head.number != log.next || len as u64 > left {
             return Ok(None);
         }
         bytes.resize(len, 0);
@@ -330,7 +331,7 @@ impl Volume {
             }
             // Nodes and usage are stored for a superblock that was not written any more.
             if matches!(kind, Kind::Unit(_) | Kind::Pattern | Kind::Zeros) {
-                if block + u64::from(count) > self.blocks {
+                if block + u64::from(count) > self.blocks() {
                     return Err(Error::Corrupt {
                         what: "fragment",
                         at: Place::Pos(pos + at as u64),

@@ -5,7 +5,7 @@ use crate::volume::format::{ALIGN, BLOCK, FRAGMENT_HEAD};
 use crate::volume::log::read_fragment;
 use crate::volume::unit::unpack;
 use crate::volume::write::NODES;
-use crate::volume::{Volume, Work, locked};
+use crate::volume::{Volume, Work};
 
 /// Blocks that are looked up at a time.
 const AT_A_TIME: usize = 1024;
@@ -37,9 +37,9 @@ impl Volume {
     /// Where each of these blocks lies, in eighths.
     fn entries(&self, first: u64, count: usize) -> Result<Vec<u64>> {
         let load = self.load();
-        let mut state = locked(&self.state);
-        state.map.shrink(NODES);
-        (first..first + count as u64).map(|block| state.map.get(block, &load)).collect()
+        let mut map = self.map();
+        map.shrink(NODES);
+        (first..first + count as u64).map(|block| map.get(block, &load)).collect()
     }
 
     fn read_blocks(&self, first: u64, buf: &mut [u8], work: &mut Work) -> Result<()> {
@@ -57,14 +57,17 @@ impl Volume {
     fn read_run(&self, first: u64, entry: u64, buf: &mut [u8], work: &mut Work) -> Result<()> {
         /// The segment may have been cleaned and written again in the meantime: how often in one read at most.
         const TIMES: usize = 100;
-        let mut entry = entry;
+        let (mut entry, mut is_same) = (entry, false);
         for _ in 0..TIMES {
             let damage = match self.read_unit(first, entry, buf, work) {
                 Err(error @ Error::Corrupt { .. }) => error,
                 other => return other.map(|_| ()),
             };
             let now = self.entries(first, buf.len() / BLOCK)?;
-            if now.iter().all(|now| *now == entry) {
+            let was_same = is_same;
+            is_same = now.iter().all(|now| *now == entry);
+            // Once, it may be that just these blocks were written there again while they were read.
+            if is_same && was_same {
                 return Err(damage);
             }
             if now.iter().any(|other| *other != now[0]) {

@@ -9,7 +9,7 @@ use crate::volume::device::Device;
 use crate::volume::format::{
     ALIGN, EPOCH_SHIFT, EXTENT_HEAD, ExtentHead, FAN, FAN_BITS, FRAGMENT_HEAD, FragmentHead, Kind,
 };
-use crate::volume::log::{State, unpack_meta};
+use crate::volume::log::{Log, unpack_meta};
 use crate::volume::map::{Map, Node, Place};
 use crate::volume::open::newest;
 use crate::volume::space::Space;
@@ -188,22 +188,22 @@ impl Volume {
         superblock.head = 0;
         (superblock.map, superblock.usage) = (0, 0);
         let volume = Volume::over(Box::new(device), superblock);
-        let mut state = locked(&volume.state);
-        let told = volume.rebuild(&mut state, scan)?;
+        let mut log = locked(&volume.log);
+        let told = volume.rebuild(&mut log, scan)?;
         let write = || {
             volume.device.write_at(0, &header(Container::Volume))?;
             volume.device.sync()
         };
         write()?;
-        drop(state);
+        drop(log);
         Ok((volume, told))
     }
 
-    fn rebuild(&self, state: &mut State, mut scan: Scan) -> Result<Repaired> {
+    fn rebuild(&self, log: &mut Log, mut scan: Scan) -> Result<Repaired> {
         let Scan { found, bases, totals, last, told } = &mut scan;
         // Nothing is stored yet: nothing is to be loaded.
         let load = |_: u64, _: (u8, u64)| -> Result<Vec<u8>> { Err(Error::Poisoned) };
-        let s = &state.superblock;
+        let s = &log.superblock;
         let mut map = Map::new(s.blocks, 0);
         for (&(level, number), base) in bases.iter().filter(|(_, base)| base.node.is_some()) {
             told.nodes += 1;
@@ -247,14 +247,14 @@ impl Volume {
         }
         needed.iter().for_each(|&entry| space.pin(entry));
         space.find_free();
-        state.map = map;
-        state.space = space;
-        (state.pages, state.root) = (Vec::new(), 0);
-        state.next = ((*last >> EPOCH_SHIFT) + 1) << EPOCH_SHIFT;
-        self.begin(state)?;
-        self.checkpoint(state)?;
-        needed.iter().for_each(|&entry| state.space.unpin(entry));
-        self.checkpoint(state)?;
+        *self.map() = map;
+        log.space = space;
+        (log.pages, log.root) = (Vec::new(), 0);
+        log.next = ((*last >> EPOCH_SHIFT) + 1) << EPOCH_SHIFT;
+        self.begin(log)?;
+        self.checkpoint(log)?;
+        needed.iter().for_each(|&entry| log.space.unpin(entry));
+        self.checkpoint(log)?;
         Ok(told.clone())
     }
 }

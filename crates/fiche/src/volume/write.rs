@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use crate::error::Result;
 use crate::io::{ReadAt, within};
 use crate::volume::format::{BLOCK, Kind, MAX_COUNT};
-use crate::volume::log::State;
+use crate::volume::log::Log;
 use crate::volume::unit::{Draft, draft};
 use crate::volume::{Volume, Work, locked};
 
@@ -51,10 +51,10 @@ impl Volume {
         let mut first = first;
         for some in bytes.chunks(AT_A_TIME) {
             let drafts = draft(first, some, &self.packing, &mut work.scratch)?;
-            let mut state = locked(&self.state);
+            let mut log = locked(&self.log);
             for draft in drafts {
-                self.make_room(&mut state, draft.parts.iter().all(|part| part.is_zeros))?;
-                self.put(&mut state, draft)?;
+                self.make_room(&mut log, draft.parts.iter().all(|part| part.is_zeros))?;
+                self.put(&mut log, draft)?;
             }
             first += (some.len() / BLOCK) as u64;
         }
@@ -90,44 +90,44 @@ impl Volume {
             let count = (last - first).min(ZEROS).min(MAX_COUNT);
             let mut draft = Draft::default();
             draft.push(self.packing.tag, Kind::Zeros, first, count as u32, &[]);
-            let mut state = locked(&self.state);
-            self.make_room(&mut state, true)?;
-            self.put(&mut state, draft)?;
+            let mut log = locked(&self.log);
+            self.make_room(&mut log, true)?;
+            self.put(&mut log, draft)?;
             first += count;
         }
         Ok(())
     }
 
     /// Segments that only the map, the cleaner and zeros may take.
-    pub(super) fn reserve(&self, state: &State) -> u32 {
-        reserve(self.blocks, state.space.bits)
+    pub(super) fn reserve(&self, log: &Log) -> u32 {
+        reserve(self.blocks(), log.space.bits)
     }
 
     /// Stores the map and cleans where that is due, so that one more extent has room.
-    fn make_room(&self, state: &mut State, is_zeros: bool) -> Result<()> {
-        let reserve = self.reserve(state);
-        if state.map.dirty >= MOST_DIRTY || state.since >= BETWEEN {
-            self.checkpoint(state)?;
+    fn make_room(&self, log: &mut Log, is_zeros: bool) -> Result<()> {
+        let reserve = self.reserve(log);
+        if log.since >= BETWEEN || self.map().dirty >= MOST_DIRTY {
+            self.checkpoint(log)?;
         }
-        state.map.shrink(NODES);
+        self.map().shrink(NODES);
         // Two more: one for the extent, one that the next turn takes.
-        let (mut most, mut without) = (state.space.available(), 0);
-        while state.space.available() <= reserve + 2 && !state.space.is_full() {
-            if state.space.has_pending() {
-                self.checkpoint(state)?;
-            } else if let Some(victim) = state.space.victim() {
-                self.clean(state, victim)?;
+        let (mut most, mut without) = (log.space.available(), 0);
+        while log.space.available() <= reserve + 2 && !log.space.is_full() {
+            if log.space.has_pending() {
+                self.checkpoint(log)?;
+            } else if let Some(victim) = log.space.victim() {
+                self.clean(log, victim)?;
             } else {
-                state.space.give_up();
+                log.space.give_up();
             }
             // Each segment that is cleaned wins a 32nd of one at least, but for what storing the map takes.
-            without = if state.space.available() > most { 0 } else { without + 1 };
-            most = most.max(state.space.available());
+            without = if log.space.available() > most { 0 } else { without + 1 };
+            most = most.max(log.space.available());
             if without > ROUNDS {
-                state.space.give_up();
+                log.space.give_up();
             }
         }
-        match is_zeros || state.space.available() > reserve {
+        match is_zeros || log.space.available() > reserve {
             true => Ok(()),
             false => Err(io::Error::from(io::ErrorKind::StorageFull).into()),
         }
