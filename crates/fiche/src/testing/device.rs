@@ -38,6 +38,8 @@ struct Inside {
     bytes: Vec<u8>,
     steps: Vec<Step>,
     fault: Option<Fault>,
+    /// How long it can become.
+    limit: Option<u64>,
     /// Calls to write, read, sync and allocate.
     calls: [u64; 4],
 }
@@ -60,6 +62,11 @@ impl TracedDevice {
     /// Lets it fail, or no more.
     pub fn set_fault(&self, fault: Option<Fault>) {
         self.with(|inside| inside.fault = fault);
+    }
+
+    /// Lets there be no room behind this length, or as much as one likes.
+    pub fn set_limit(&self, len: Option<u64>) {
+        self.with(|inside| inside.limit = len);
     }
 
     /// How many calls to write, read, sync and allocate there were.
@@ -145,7 +152,24 @@ impl Device for TracedDevice {
     fn allocate(&self, range: Range<u64>) -> io::Result<()> {
         self.with(|inside| {
             inside.call(3)?;
+            if inside.limit.is_some_and(|limit| range.end > limit) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
             inside.grow(range.end);
+            Ok(())
+        })
+    }
+
+    fn punch(&self, range: Range<u64>) -> io::Result<()> {
+        self.with(|inside| {
+            inside.call(0)?;
+            // Like any other write it may be there after a crash, or in parts.
+            let end = range.end.min(inside.bytes.len() as u64);
+            let zeros = vec![0; end.saturating_sub(range.start) as usize];
+            if !zeros.is_empty() {
+                inside.bytes[range.start as usize..end as usize].fill(0);
+                inside.steps.push(Step::Write(range.start, zeros));
+            }
             Ok(())
         })
     }

@@ -7,7 +7,6 @@ use crate::volume::format::{
 };
 use crate::volume::log::Log;
 use crate::volume::unit::{Draft, draft, unpack};
-use crate::volume::write::MOST_DIRTY;
 
 /// The extents of a segment whose heads are right, from its start on: where the fragments of each lie in `bytes`, and how many.
 pub(super) fn extents<'a>(
@@ -54,14 +53,8 @@ impl Volume {
         if !moved.parts.is_empty() {
             self.put(log, moved)?;
         }
-        // Nodes and pages go with the next superblock. Whatever is left then is damaged: it is neither to be overwritten
-        // nor to be tried again and again.
-        if !log.space.is_dead(victim) && !log.space.has_pending() {
-            self.checkpoint(log)?;
-            if !log.space.is_dead(victim) {
-                log.space.set_stuck(victim);
-            }
-        }
+        // Nodes and pages go with the next superblock.
+        log.space.set_cleaned(victim);
         Ok(())
     }
 
@@ -136,7 +129,7 @@ impl Volume {
             return Ok(());
         }
         // Small fragments of a segment may be of very many nodes.
-        if self.map().dirty >= MOST_DIRTY {
+        if self.map().dirty >= self.most_dirty() {
             self.checkpoint(log)?;
         }
         self.put(log, std::mem::take(moved))

@@ -37,6 +37,16 @@ pub trait Device: Send + Sync {
     /// [`io::ErrorKind::StorageFull`] when there is none.
     fn allocate(&self, range: Range<u64>) -> io::Result<()>;
 
+    /// Gives back the room of bytes that nobody needs any more: they may be read as zeros from then on, or as what they were. The length
+    /// stays.
+    ///
+    /// # Errors
+    /// Those of the system; that nothing can be given back is none.
+    fn punch(&self, range: Range<u64>) -> io::Result<()> {
+        let _ = range;
+        Ok(())
+    }
+
     /// Makes durable what was written.
     ///
     /// # Errors
@@ -122,6 +132,14 @@ impl Device for FileDevice {
             Err(rustix::io::Errno::OPNOTSUPP) if self.len()? < range.end => {
                 self.file.set_len(range.end)
             }
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn punch(&self, range: Range<u64>) -> io::Result<()> {
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fallocate(&self.file, how, range.start, range.end - range.start) {
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             Err(error) => Err(error.into()),
         }

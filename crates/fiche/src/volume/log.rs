@@ -174,25 +174,6 @@ impl Volume {
         Ok(())
     }
 
-    /// A segment that the log may go on in, and for which there is room.
-    fn next_segment(&self, log: &mut Log) -> Result<u32> {
-        loop {
-            let full = || io::Error::from(io::ErrorKind::StorageFull);
-            let (segment, is_new) = log.space.next().ok_or_else(full)?;
-            if !is_new {
-                return Ok(segment);
-            }
-            let start = u64::from(segment) << log.space.bits;
-            match self.device.allocate(start..start + (1 << log.space.bits)) {
-                Ok(()) => return Ok(segment),
-                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                    log.space.stop_growing();
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
     /// Appends an extent of blocks, and lets the map lead to it.
     pub(super) fn put(&self, log: &mut Log, mut draft: Draft) -> Result<()> {
         let load = self.load();

@@ -1,6 +1,6 @@
 //! Where each block lies: a tree of nodes, of which those are in memory that were needed last.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::error::Result;
 use crate::volume::format::{ENTRY, FAN, FAN_BITS};
@@ -62,6 +62,9 @@ pub(super) type Place = (u8, u64);
 /// Gives the stored bytes of the node of this place that lies at `pos`, decompressed.
 pub(super) type Load<'a> = &'a dyn Fn(u64, Place) -> Result<Vec<u8>>;
 
+/// Bytes of memory that a node takes.
+pub(super) const NODE_MEMORY: u64 = (FAN * ENTRY + size_of::<(Place, Slot)>()) as u64;
+
 /// The map of a volume.
 pub(super) struct Map {
     nodes: HashMap<Place, Slot>,
@@ -85,11 +88,45 @@ impl Map {
 
     /// Bytes of memory.
     pub fn memory(&self) -> u64 {
-        (self.nodes.len() * (FAN * ENTRY + size_of::<(Place, Slot)>())) as u64
+        self.nodes.len() as u64 * NODE_MEMORY
     }
 
     pub fn top(&self) -> Place {
         (self.levels - 1, 0)
+    }
+
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Leads to more blocks from now on, or to fewer: then those that are cut off lead nowhere, and what is in memory is stored. `each` is
+    /// told where nodes were that are not needed any more.
+    pub fn resize(&mut self, blocks: u64, load: Load<'_>, each: &mut dyn FnMut(u64)) -> Result<()> {
+        let levels = levels(blocks);
+        while self.levels > levels {
+            let top = self.top();
+            let child = self.stored((top.0 - 1, 0), load)?;
+            self.nodes.remove(&top);
+            each(std::mem::replace(&mut self.root, child));
+            self.levels -= 1;
+        }
+        while self.levels < levels {
+            // One above the root: the old one is the first below it.
+            let (old, place) = (self.top(), (self.levels, 0));
+            self.levels += 1;
+            if self.root == 0 && !self.nodes.contains_key(&old) {
+                continue;
+            }
+            let entry = std::mem::take(&mut self.root);
+            let mut node = Node::empty();
+            node.set(0, entry);
+            self.nodes.insert(place, Slot { node, is_dirty: true, is_used: true });
+            self.dirty += 1;
+        }
+        self.blocks = blocks;
+        let (levels, bits) = (self.levels, |level: u8| FAN_BITS * (u32::from(level) + 1));
+        self.nodes.retain(|place, _| place.0 < levels && place.1 <= (blocks - 1) >> bits(place.0));
+        Ok(())
     }
 
     /// Whether it has such a node.
@@ -279,9 +316,21 @@ impl Map {
             if self.memory() <= budget {
                 return;
             }
-            self.nodes.retain(|place, slot| {
-                place.0 > 0 || slot.is_dirty || std::mem::take(&mut slot.is_used)
-            });
+            // Those above a node in memory stay.
+            let mut needed: HashSet<Place> = HashSet::new();
+            for level in 0..self.levels {
+                self.nodes.retain(|place, slot| {
+                    if place.0 != level {
+                        return true;
+                    }
+                    let is_used = std::mem::take(&mut slot.is_used);
+                    let stays = is_used || slot.is_dirty || needed.contains(place);
+                    if stays {
+                        needed.insert((level + 1, place.1 >> FAN_BITS));
+                    }
+                    stays
+                });
+            }
         }
     }
 }

@@ -42,6 +42,7 @@ mod map;
 mod open;
 mod read;
 mod repair;
+mod room;
 mod space;
 mod unit;
 mod write;
@@ -52,7 +53,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 pub use check::Checked;
 pub use describe::{Description, describe};
 pub use device::{Device, FileDevice};
-pub use open::Options;
+pub use open::{OpenOptions, Options};
 pub use repair::Repaired;
 
 use crate::codec::Scratch;
@@ -75,6 +76,8 @@ pub struct Volume {
     /// Length of a segment, as a power of two.
     bits: u8,
     packing: Packing,
+    /// Bytes of the map in memory, at most.
+    memory: u64,
     log: Mutex<Log>,
     /// Taken for a moment only, by readers as well: never while something is written. Whoever takes both has the log first.
     map: Mutex<Map>,
@@ -156,7 +159,6 @@ impl ReadAt for Volume {
 
 impl WriteAt for Volume {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        within(offset, bytes.len(), self.len())?;
         self.check_poison()?;
         self.with_work(|work| self.write(offset, bytes, work))
     }

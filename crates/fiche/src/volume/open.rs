@@ -15,14 +15,19 @@ use crate::volume::Volume;
 use crate::volume::device::Device;
 use crate::volume::flush::Flushes;
 use crate::volume::format::{
-    ALIGN, BLOCK, ENTRY_BITS, EPOCH_SHIFT, EXTENT_HEAD, ExtentHead, FragmentHead, Kind, MAX_BLOCKS,
-    MAX_EXTENT, MAX_UNIT, SEGMENT_BITS, SUPERBLOCK_LEN, SUPERBLOCKS, Superblock,
+    ALIGN, BLOCK, EPOCH_SHIFT, EXTENT_HEAD, ExtentHead, FAN_BITS, FragmentHead, Kind, MAX_EXTENT,
+    MAX_UNIT, SEGMENT_BITS, SUPERBLOCK_LEN, SUPERBLOCKS, Superblock,
 };
 use crate::volume::log::{From, Log, check_codec, read_meta};
-use crate::volume::map::Map;
+use crate::volume::map::{Map, NODE_MEMORY};
+use crate::volume::room::{MOST_DIRTY, check_len, most_segments};
 use crate::volume::space::{Space, parse_root};
 use crate::volume::unit::{Packing, Part};
-use crate::volume::write::MOST_DIRTY;
+
+/// Bytes of the map in memory by itself, and at least.
+pub(super) const MEMORY: u64 = 64 << 20;
+const LEAST_MEMORY: u64 = 1 << 20;
+const WHAT: &str = "the map of this volume in memory";
 
 /// How a volume is made.
 #[derive(Clone, Debug)]
@@ -75,12 +80,7 @@ impl Options {
     }
 
     fn superblock(&self) -> Result<Superblock> {
-        let blocks = self.len / BLOCK as u64;
-        if !self.len.is_multiple_of(BLOCK as u64) || !(1..=MAX_BLOCKS).contains(&blocks) {
-            return Err(Error::invalid(
-                "the length of a volume is a multiple of 4096, from 4096 to 2^52",
-            ));
-        }
+        let blocks = check_len(self.len)?;
         let unit = self.unit / BLOCK;
         if !self.unit.is_multiple_of(BLOCK) || !(1..=MAX_UNIT).contains(&unit) {
             return Err(Error::invalid("a unit is a multiple of 4 KiB, up to 128 KiB"));
@@ -98,39 +98,21 @@ impl Options {
         if !SEGMENT_BITS.contains(&bits) || (self.unit as u64 * 2) > 1 << bits {
             return Err(Error::invalid("a segment has 2^16 to 2^26 bytes, and room for two units"));
         }
-        let reserve = super::write::reserve(blocks, bits);
-        // Heads, and what is left over at the ends of segments; and a twelfth, so that cleaning wins something.
-        let whole = self.len + self.len / 12 + blocks * 48;
-        let whole = (whole >> bits) + 2 * u64::from(reserve) + 8;
-        let most = match self.capacity {
-            None => whole.min((ALIGN << ENTRY_BITS) >> bits),
-            Some(capacity) => capacity >> bits,
-        };
-        let need = u64::from(2 * reserve + 8) << bits;
-        let allowed = ALIGN << ENTRY_BITS;
-        match u32::try_from(most) {
-            Ok(most) if most < 2 * reserve + 8 => Err(Error::Limit {
-                what: "a volume of this length",
-                need,
-                allowed: u64::from(most) << bits,
-            }),
-            Ok(most) if u64::from(most) << bits <= allowed => Ok(Superblock {
-                tag: 0,
-                generation: 0,
-                blocks,
-                segment_bits: bits,
-                codec: self.codec,
-                level: level as i8,
-                unit: unit as u8,
-                most_segments: most,
-                segments: 2,
-                next: 1 << EPOCH_SHIFT,
-                head: 1 << bits,
-                map: 0,
-                usage: 0,
-            }),
-            _ => Err(Error::Limit { what: "a volume", need: most << bits, allowed }),
-        }
+        Ok(Superblock {
+            tag: 0,
+            generation: 0,
+            blocks,
+            segment_bits: bits,
+            codec: self.codec,
+            level: level as i8,
+            unit: unit as u8,
+            most_segments: most_segments(blocks, bits, unit, self.capacity)?,
+            segments: 2,
+            next: 1 << EPOCH_SHIFT,
+            head: 1 << bits,
+            map: 0,
+            usage: 0,
+        })
     }
 }
 
@@ -163,14 +145,15 @@ impl Volume {
             return Err(Error::invalid("there is something on this device already"));
         }
         superblock.tag = fresh_tag();
-        let reserve = super::write::reserve(superblock.blocks, superblock.segment_bits);
-        // What is kept for the map is there, however full the file system becomes.
-        let first = u64::from(reserve + 3) << superblock.segment_bits;
+        let first = u64::from(superblock.segments) << superblock.segment_bits;
         device.allocate(0..first)?;
-        superblock.segments = reserve + 3;
-        let volume = Volume::over(Box::new(device), superblock);
+        let volume = Volume::over(Box::new(device), superblock, MEMORY);
         let mut log = super::locked(&volume.log);
-        log.space.find_free();
+        let kept = volume.kept(&log);
+        volume.keep_room(&mut log)?;
+        if log.space.free_len() < kept {
+            return Err(io::Error::from(io::ErrorKind::StorageFull).into());
+        }
         // The header is last: what has none is no volume.
         volume.checkpoint(&mut log)?;
         let write = || {
@@ -182,31 +165,15 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Opens a volume for reading and writing, and makes good what a crash left: reads the log from the last superblock on, up to
-    /// some 256 MiB, and writes a new one.
+    /// Opens a volume as [`OpenOptions::open`] does by itself.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it is no volume, [`Error::Unsupported`] for a newer version, [`Error::Corrupt`] where both superblocks
-    /// or what they lead to are damaged, [`Error::Io`].
+    /// Those of that.
     pub fn open(device: impl Device + 'static) -> Result<Volume> {
-        let len = device.len()?;
-        let source = Source { device: &device, len };
-        read_header(&source, Container::Volume)?.valid?;
-        let superblock = whole(&device)?;
-        let volume = Volume::over(Box::new(device), superblock);
-        let mut log = super::locked(&volume.log);
-        log.pages = read_usage(&*volume.device, &log.superblock.clone(), &mut log.space)?;
-        // From here on segments that the log goes through are not free, and those it leaves with nothing wait for the
-        // next superblock.
-        log.space.find_free();
-        volume.roll_forward(&mut log)?;
-        log.next = ((log.superblock.next >> EPOCH_SHIFT) + 1) << EPOCH_SHIFT;
-        volume.checkpoint(&mut log)?;
-        drop(log);
-        Ok(volume)
+        OpenOptions::default().open(device)
     }
 
-    pub(super) fn over(device: Box<dyn Device>, superblock: Superblock) -> Volume {
+    pub(super) fn over(device: Box<dyn Device>, superblock: Superblock, memory: u64) -> Volume {
         let s = &superblock;
         let packing = Packing {
             tag: s.tag,
@@ -231,6 +198,7 @@ impl Volume {
             blocks: s.blocks.into(),
             bits: s.segment_bits,
             packing,
+            memory,
             log: Mutex::new(log),
             map: Mutex::new(map),
             appended: AtomicU64::new(0),
@@ -239,6 +207,11 @@ impl Volume {
             is_poisoned: AtomicBool::new(false),
             scratches: Mutex::default(),
         }
+    }
+
+    /// Nodes of the map that changed, at most, before they are stored.
+    pub(super) fn most_dirty(&self) -> usize {
+        ((self.memory / NODE_MEMORY / 2) as usize).min(MOST_DIRTY)
     }
 
     /// Does again what the log says from the head on.
@@ -265,11 +238,35 @@ impl Volume {
             log.space.head = pos + (EXTENT_HEAD + head.len as usize) as u64;
             self.apply(log, pos, &parts)?;
             // No volume is written so: it would have stored its map long before.
-            let (nodes, most) = (self.map().dirty as u64, 16 * MOST_DIRTY as u64);
-            if nodes > most {
-                return Err(Error::Limit { what: "nodes of the map", need: nodes, allowed: most });
+            if self.map().dirty as u64 * NODE_MEMORY > self.memory {
+                return Err(self.needed(log, &mut bytes));
             }
         }
+    }
+
+    /// How much memory the rest of the log would take: nodes of which it has blocks stay until they are stored.
+    fn needed(&self, log: &mut Log, bytes: &mut Vec<u8>) -> Error {
+        let mut leaves: HashSet<u64> = self.map().changed(0).into_iter().collect();
+        let mut turns = log.superblock.most_segments;
+        while let Ok(Some((head, parts))) = self.next_extent(log, log.space.head, bytes) {
+            log.next += 1;
+            log.space.head += (EXTENT_HEAD + head.len as usize) as u64;
+            if head.fragments == 0 {
+                log.space.head = u64::from(head.next_segment) << log.space.bits;
+                turns -= 1;
+            }
+            if turns == 0 {
+                break;
+            }
+            for part in parts.iter().filter(|part| !part.is_zeros) {
+                leaves.extend(
+                    part.block >> FAN_BITS..=(part.block + u64::from(part.count) - 1) >> FAN_BITS,
+                );
+            }
+        }
+        // Some that are above them as well.
+        let need = (leaves.len() as u64 + leaves.len() as u64 / 8 + 8) * NODE_MEMORY;
+        Error::Limit { what: WHAT, need, allowed: self.memory }
     }
 
     /// An opening that was cut off may have stored nodes behind the end. Blocks are written only when its superblock is
@@ -342,6 +339,55 @@ impl Volume {
             at += fragment_head.stored_len();
         }
         Ok((at == len).then_some((head, parts)))
+    }
+}
+
+/// How a volume is opened.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    memory: u64,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions { memory: MEMORY }
+    }
+}
+
+impl OpenOptions {
+    /// Bytes of the map that are kept in memory at most, from 1 MiB on; 64 MiB by itself. The map of all blocks takes 5 for each of them:
+    /// 1.3 GiB for a TiB. Where it is not in memory a read may take one more, of some 3 KiB.
+    #[must_use]
+    pub fn memory(self, bytes: u64) -> OpenOptions {
+        OpenOptions { memory: bytes }
+    }
+
+    /// Opens a volume for reading and writing, and makes good what a crash left: reads the log from the last superblock on, up to
+    /// some 256 MiB, and writes a new one.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when it is no volume, [`Error::Unsupported`] for a newer version, [`Error::Corrupt`] where both superblocks
+    /// or what they lead to are damaged, [`Error::Limit`] when the map needs more memory, [`Error::Io`].
+    pub fn open(self, device: impl Device + 'static) -> Result<Volume> {
+        if self.memory < LEAST_MEMORY {
+            return Err(Error::Limit { what: WHAT, need: LEAST_MEMORY, allowed: self.memory });
+        }
+        let len = device.len()?;
+        let source = Source { device: &device, len };
+        read_header(&source, Container::Volume)?.valid?;
+        let superblock = whole(&device)?;
+        let volume = Volume::over(Box::new(device), superblock, self.memory);
+        let mut log = super::locked(&volume.log);
+        log.pages = read_usage(&*volume.device, &log.superblock.clone(), &mut log.space)?;
+        // From here on segments that the log goes through are not free, and those it leaves with nothing wait for the
+        // next superblock.
+        log.space.find_free();
+        volume.roll_forward(&mut log)?;
+        volume.keep_room(&mut log)?;
+        log.next = ((log.superblock.next >> EPOCH_SHIFT) + 1) << EPOCH_SHIFT;
+        volume.checkpoint(&mut log)?;
+        drop(log);
+        Ok(volume)
     }
 }
 

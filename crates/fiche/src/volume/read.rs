@@ -1,10 +1,10 @@
 //! Reading: the units that have the blocks, and no more.
 
 use crate::error::{Error, Place, Result};
+use crate::io::within;
 use crate::volume::format::{ALIGN, BLOCK, FRAGMENT_HEAD};
 use crate::volume::log::read_fragment;
 use crate::volume::unit::unpack;
-use crate::volume::write::NODES;
 use crate::volume::{Volume, Work};
 
 /// Blocks that are looked up at a time.
@@ -38,7 +38,10 @@ impl Volume {
     fn entries(&self, first: u64, count: usize) -> Result<Vec<u64>> {
         let load = self.load();
         let mut map = self.map();
-        map.shrink(NODES);
+        map.shrink(self.memory);
+        // It may have become shorter since it was asked.
+        let block = BLOCK as u64;
+        within(first * block, count * BLOCK, map.blocks() * block)?;
         (first..first + count as u64).map(|block| map.get(block, &load)).collect()
     }
 

@@ -11,7 +11,7 @@ use crate::volume::format::{
 };
 use crate::volume::log::{Log, unpack_meta};
 use crate::volume::map::{Map, Node, Place};
-use crate::volume::open::newest;
+use crate::volume::open::{MEMORY, newest};
 use crate::volume::space::Space;
 use crate::volume::{Volume, locked};
 
@@ -187,7 +187,7 @@ impl Volume {
         superblock.segments = segments;
         superblock.head = 0;
         (superblock.map, superblock.usage) = (0, 0);
-        let volume = Volume::over(Box::new(device), superblock);
+        let volume = Volume::over(Box::new(device), superblock, MEMORY);
         let mut log = locked(&volume.log);
         let told = volume.rebuild(&mut log, scan)?;
         let write = || {
@@ -251,6 +251,7 @@ impl Volume {
         log.space = space;
         (log.pages, log.root) = (Vec::new(), 0);
         log.next = ((*last >> EPOCH_SHIFT) + 1) << EPOCH_SHIFT;
+        self.keep_room(log)?;
         self.begin(log)?;
         self.checkpoint(log)?;
         needed.iter().for_each(|&entry| log.space.unpin(entry));

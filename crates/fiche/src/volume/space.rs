@@ -24,8 +24,14 @@ pub(super) struct Space {
     changed: BTreeSet<u32>,
     /// May be written.
     free: Vec<u32>,
+    /// May be written as well, but for them there may be no room on the device.
+    holes: Vec<u32>,
+    /// Whether there was room on the device when it was asked for last.
+    is_growing: bool,
     /// Hold nothing any more, but the last superblock still needs them.
     pending: Vec<u32>,
+    /// Were cleaned since.
+    cleaned: BTreeSet<u32>,
     /// Could not be cleaned.
     stuck: BTreeSet<u32>,
     /// Blocks and nodes that lead somewhere else by now, and how many did when cleaning won nothing any more.
@@ -44,7 +50,10 @@ impl Space {
             pins: HashMap::new(),
             changed: BTreeSet::new(),
             free: Vec::new(),
+            holes: Vec::new(),
+            is_growing: true,
             pending: Vec::new(),
+            cleaned: BTreeSet::new(),
             stuck: BTreeSet::new(),
             removed: 0,
             gave_up: None,
@@ -135,20 +144,64 @@ impl Space {
 
     /// Segments that the log may go on in.
     pub fn available(&self) -> u32 {
-        self.free.len() as u32 + self.most.saturating_sub(self.segments())
+        let others = if self.is_growing { self.unused() } else { 0 };
+        self.free_len() + others
     }
 
-    /// The next segment for the log, and whether it is a new one at the end.
-    pub fn next(&mut self) -> Option<(u32, bool)> {
-        if let Some(segment) = self.free.pop() {
-            return Some((segment, false));
+    /// Those of them that have their room on the device.
+    pub fn free_len(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    /// Segments that may be used and have no room on the device yet.
+    fn unused(&self) -> u32 {
+        self.holes.len() as u32 + self.most.saturating_sub(self.segments())
+    }
+
+    /// The next free segment for the log.
+    pub fn next(&mut self) -> Option<u32> {
+        self.free.pop()
+    }
+
+    pub fn may_grow(&self) -> bool {
+        self.is_growing && self.unused() > 0
+    }
+
+    pub fn set_growing(&mut self, is_growing: bool) {
+        self.is_growing = is_growing;
+    }
+
+    /// A segment for which room is to be made on the device: one that is there already first.
+    pub fn without_room(&self) -> Option<u32> {
+        let new = (self.segments() < self.most).then(|| self.segments());
+        self.holes.last().copied().or(new)
+    }
+
+    /// It was made.
+    pub fn has_room(&mut self, segment: u32) {
+        if self.holes.last() == Some(&segment) {
+            self.holes.pop();
         }
-        (self.segments() < self.most).then(|| (self.segments(), true))
+        let segments = self.used.len().max(segment as usize + 1);
+        self.used.resize(segments, Used::default());
+        self.free.push(segment);
     }
 
-    /// There is no room for new segments at the end.
-    pub fn stop_growing(&mut self) {
-        self.most = self.segments();
+    /// All free segments but so many, whose room is given back.
+    pub fn give_back(&mut self, kept: u32) -> Vec<u32> {
+        let given = self.free.split_off(self.free.len().min(kept as usize));
+        // The first are taken first.
+        self.holes.extend(given);
+        self.holes.sort_unstable_by(|a, b| b.cmp(a));
+        self.holes.clone()
+    }
+
+    pub fn most(&self) -> u32 {
+        self.most
+    }
+
+    pub fn set_most(&mut self, most: u32) {
+        self.most = most;
     }
 
     /// The log goes on at the start of a segment.
@@ -158,6 +211,7 @@ impl Space {
             self.used.resize(segment as usize + 1, Used::default());
         }
         self.free.retain(|free| *free != segment);
+        self.holes.retain(|hole| *hole != segment);
         self.head = u64::from(segment) << self.bits;
         if let Some(used) = self.change(segment) {
             *used = Used::default();
@@ -171,12 +225,20 @@ impl Space {
         std::mem::take(&mut self.pending)
     }
 
-    pub fn has_pending(&self) -> bool {
-        !self.pending.is_empty()
+    /// How many segments will be free once the map is stored.
+    pub fn soon(&self) -> u32 {
+        let cleaned = self.cleaned.iter().filter(|segment| !self.pending.contains(segment));
+        (self.pending.len() + cleaned.count()) as u32
     }
 
     /// Lets the log go on in segments that were pending.
     pub fn release(&mut self, segments: Vec<u32>) {
+        // What is left in those that were cleaned is damaged: it is neither to be overwritten nor to be tried again and again.
+        for segment in std::mem::take(&mut self.cleaned) {
+            if !self.is_dead(segment) {
+                self.stuck.insert(segment);
+            }
+        }
         for segment in segments {
             if self.is_dead(segment) && !self.is_head(segment) && !self.free.contains(&segment) {
                 self.free.push(segment);
@@ -187,22 +249,25 @@ impl Space {
     /// All segments but the first that hold nothing, when a volume was opened.
     pub fn find_free(&mut self) {
         let is_free = |segment: &u32| self.is_dead(*segment) && !self.is_head(*segment);
-        // The first are taken first.
-        self.free = (1..self.segments()).rev().filter(is_free).collect();
+        // The first are taken first. Nobody knows whether they have room.
+        self.holes = (1..self.segments()).rev().filter(is_free).collect();
     }
 
-    /// The segment with the smallest part that is still needed.
-    pub fn victim(&self) -> Option<u32> {
+    /// The segment with the smallest part that is still needed, if that is less than so many 32nds.
+    pub fn victim(&self, below: u64) -> Option<u32> {
         let part = |segment: &u32| {
             let Used { total, live } = self.used(*segment);
             (u64::from(live) << 20) / u64::from(total.max(1))
         };
         let is_candidate = |segment: &u32| {
-            !self.is_dead(*segment) && !self.is_head(*segment) && !self.stuck.contains(segment)
+            !self.is_dead(*segment)
+                && !self.is_head(*segment)
+                && !self.stuck.contains(segment)
+                && !self.cleaned.contains(segment)
         };
         let best = (1..self.segments()).filter(is_candidate).min_by_key(part)?;
         // Where hardly anything is won, cleaning would go round in circles.
-        (part(&best) < (31 << 20) / 32).then_some(best)
+        (part(&best) < (below << 20) / 32).then_some(best)
     }
 
     /// Cleaning wins nothing.
@@ -210,11 +275,14 @@ impl Space {
         self.gave_up = Some(self.removed);
     }
 
-    /// Whether it won nothing when it was tried, and little was given back since: less than what is left over in a segment that is
-    /// not worth it.
+    /// Whether it won nothing when it was tried, and little was given back since: an eighth of what a segment has.
     pub fn is_full(&self) -> bool {
-        let little = ((1 << self.bits) / BLOCK as u64 / 32).max(1);
+        let little = ((1 << self.bits) / BLOCK as u64 / 8).max(1);
         self.gave_up.is_some_and(|then| self.removed - then < little)
+    }
+
+    pub fn set_cleaned(&mut self, segment: u32) {
+        self.cleaned.insert(segment);
     }
 
     pub fn set_stuck(&mut self, segment: u32) {

@@ -1,25 +1,15 @@
 //! Writing: packing outside of the lock, appending within it.
 
-use std::io;
 use std::sync::PoisonError;
 
 use crate::error::Result;
 use crate::io::{ReadAt, within};
 use crate::volume::format::{BLOCK, Kind, MAX_COUNT};
-use crate::volume::log::Log;
 use crate::volume::unit::{Draft, draft};
 use crate::volume::{Volume, Work, locked};
 
 /// Bytes that are packed before they are appended: what a long write takes of memory.
 const AT_A_TIME: usize = 1 << 20;
-/// Bytes of log between two superblocks: what the next opening reads at most.
-const BETWEEN: u64 = 256 << 20;
-/// Nodes of the map that changed, at most, before they are stored: 20 MiB of memory.
-pub(super) const MOST_DIRTY: usize = 4096;
-/// Bytes of nodes in memory.
-pub(super) const NODES: u64 = 64 << 20;
-/// Segments that are cleaned, and maps stored, without one more that is free before it is given up.
-const ROUNDS: u32 = 128;
 /// Blocks of zeros that are appended at a time: what the lock is held for.
 const ZEROS: u64 = 1 << 18;
 
@@ -28,14 +18,17 @@ impl Volume {
         let (block, start) = (BLOCK as u64, offset as usize % BLOCK);
         let end = start + bytes.len();
         if bytes.is_empty() {
-            return Ok(());
+            return within(offset, 0, self.len()).map(|_| ());
         }
+        // How long the device is does not change while one of these is held.
         if start == 0 && end.is_multiple_of(BLOCK) {
             let _others = self.parts.read().unwrap_or_else(PoisonError::into_inner);
+            within(offset, bytes.len(), self.len())?;
             return self.write_blocks(offset / block, bytes, work);
         }
         // What is around it in the first and in the last block is written again.
         let _alone = self.parts.write().unwrap_or_else(PoisonError::into_inner);
+        within(offset, bytes.len(), self.len())?;
         let mut whole = vec![0; end.next_multiple_of(BLOCK)];
         let first = offset - start as u64;
         let last = whole.len() - BLOCK;
@@ -85,6 +78,7 @@ impl Volume {
             return Ok(());
         }
         let _others = self.parts.read().unwrap_or_else(PoisonError::into_inner);
+        within(from, (to - from) as usize, self.len())?;
         let (mut first, last) = (from / block, to / block);
         while first < last {
             let count = (last - first).min(ZEROS).min(MAX_COUNT);
@@ -97,50 +91,4 @@ impl Volume {
         }
         Ok(())
     }
-
-    /// Segments that only the map, the cleaner and zeros may take.
-    pub(super) fn reserve(&self, log: &Log) -> u32 {
-        reserve(self.blocks(), log.space.bits)
-    }
-
-    /// Stores the map and cleans where that is due, so that one more extent has room.
-    fn make_room(&self, log: &mut Log, is_zeros: bool) -> Result<()> {
-        let reserve = self.reserve(log);
-        if log.since >= BETWEEN || self.map().dirty >= MOST_DIRTY {
-            self.checkpoint(log)?;
-        }
-        self.map().shrink(NODES);
-        // Two more: one for the extent, one that the next turn takes.
-        let (mut most, mut without) = (log.space.available(), 0);
-        while log.space.available() <= reserve + 2 && !log.space.is_full() {
-            if log.space.has_pending() {
-                self.checkpoint(log)?;
-            } else if let Some(victim) = log.space.victim() {
-                self.clean(log, victim)?;
-            } else {
-                log.space.give_up();
-            }
-            // Each segment that is cleaned wins a 32nd of one at least, but for what storing the map takes.
-            without = if log.space.available() > most { 0 } else { without + 1 };
-            most = most.max(log.space.available());
-            if without > ROUNDS {
-                log.space.give_up();
-            }
-        }
-        match is_zeros || log.space.available() > reserve {
-            true => Ok(()),
-            false => Err(io::Error::from(io::ErrorKind::StorageFull).into()),
-        }
-    }
-}
-
-/// Segments that are kept for the map, the cleaner and zeros: what storing all nodes that may have changed takes, and
-/// the usage pages; two for what the cleaner moves, and two more.
-pub(super) fn reserve(blocks: u64, bits: u8) -> u32 {
-    /// Bytes of a node or usage page that does not shrink, at most.
-    const NODE: u64 = 6 << 10;
-    let nodes = blocks.div_ceil(1000) + 8;
-    let pages = 4 + (blocks >> 20);
-    let bytes = (nodes.min(MOST_DIRTY as u64 + 300) + pages) * NODE;
-    (bytes >> bits) as u32 + 5
 }
