@@ -1,6 +1,6 @@
 //! Files that are added to in place, and are valid at every moment.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::envelope::{Container, GUARD_POS, TRAILER_LEN, ends_with_trailer, guard, read_header};
 use crate::error::{Error, Result};
 use crate::io::{FileSource, ReadAt};
+use crate::lock::lock;
 
 const BUFFER: usize = 1 << 20;
 
@@ -41,15 +42,10 @@ impl Locked {
     pub fn open(path: &Path) -> Result<Locked> {
         let at = |error: std::io::Error| Error::io_at(path, error);
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(at)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(Error::Busy {
-                    owner: "another process that is appending to it".into(),
-                });
-            }
-            Err(TryLockError::Error(error)) => return Err(at(error)),
-        }
+        lock(&file).map_err(|error| match error {
+            Error::Io(error) => at(error),
+            other => other,
+        })?;
         // It may have been replaced after it was opened.
         let locked = Locked { file, path: std::path::absolute(path).map_err(at)? };
         locked.check()?;

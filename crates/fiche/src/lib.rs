@@ -47,6 +47,7 @@ mod error;
 pub mod events;
 mod in_place;
 mod io;
+mod lock;
 mod model;
 mod new_file;
 mod pages;

@@ -161,6 +161,90 @@ fn a_map_that_is_damaged_is_repaired() {
 }
 
 #[test]
+fn images_become_volumes_and_volumes_images() {
+    let place = Place::new();
+    let mut bytes: Vec<u8> =
+        (0..40_000).flat_map(|i| format!("line {i} of an image\n").into_bytes()).collect();
+    bytes.splice(300_000..300_000, vec![0; 2 << 20]);
+    std::fs::write(place.path("raw.img"), &bytes).unwrap();
+    place.ok(&["volume", "import", "raw.img", "disk", "--codec", "lz4"]);
+    let padded = bytes.len().next_multiple_of(4096);
+    place.ok(&["volume", "export", "disk", "again.img"]);
+    let mut again = std::fs::read(place.path("again.img")).unwrap();
+    assert_eq!(again.len(), padded);
+    again.truncate(bytes.len());
+    assert!(again == bytes);
+    // Holes are holes.
+    let taken =
+        std::os::unix::fs::MetadataExt::blocks(&place.path("again.img").metadata().unwrap());
+    assert!(taken * 512 < (padded - (1 << 20)) as u64, "{taken} sectors are taken");
+    fails(&place, 5, &["volume", "export", "disk", "again.img"], "again.img");
+    place.ok(&["volume", "export", "disk", "again.img", "--force"]);
+    fails(&place, 5, &["volume", "import", "raw.img", "disk"], "exists");
+    fails(&place, 2, &["volume", "import", "raw.img", "small", "--size", "4K"], "too little");
+    fails(&place, 5, &["volume", "import", "none.img", "small"], "none.img");
+    assert!(!place.path("small").exists());
+    place.ok(&["volume", "import", "raw.img", "large", "--size", "64M"]);
+    assert!(ok(&place, &["volume", "info", "large", "--json"]).contains(": 67108864"));
+    if Command::new("qemu-img").arg("--version").output().is_err() {
+        println!("SKIP: qemu-img is not there");
+        return;
+    }
+    place.ok(&["volume", "export", "disk", "disk.qcow2"]);
+    place.ok(&["volume", "import", "disk.qcow2", "back", "--unit", "4K"]);
+    place.ok(&["volume", "export", "back", "back.img"]);
+    let back = std::fs::read(place.path("back.img")).unwrap();
+    assert!(back.len() == padded && back[..bytes.len()] == bytes);
+    // What is no image of its kind, and what a name alone does not say.
+    fails(&place, 5, &["volume", "import", "raw.img", "bad", "--format", "qcow2"], "raw.img");
+    std::fs::rename(place.path("disk.qcow2"), place.path("disk.img")).unwrap();
+    place.ok(&["volume", "import", "disk.img", "as-it-is"]);
+    place.ok(&["volume", "import", "disk.img", "other", "--format", "qcow2"]);
+    place.ok(&["volume", "export", "other", "other.img"]);
+    assert!(std::fs::read(place.path("other.img")).unwrap() == back);
+    assert!(!place.path("bad").exists());
+}
+
+#[test]
+fn volumes_become_longer_and_shorter_and_give_back_what_they_do_not_need() {
+    let place = Place::new();
+    let mut number = 1u64;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (number >> 56) as u8
+    })
+    .take(24 << 20)
+    .collect();
+    std::fs::write(place.path("noise"), &noise).unwrap();
+    place.ok(&["volume", "import", "noise", "disk"]);
+    let size = |place: &Place| {
+        let told = ok(place, &["volume", "info", "disk", "--json"]);
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        told["logical_bytes"].as_u64().unwrap()
+    };
+    place.ok(&["volume", "resize", "disk", "--size", "64M"]);
+    assert_eq!(size(&place), 64 << 20);
+    fails(&place, 2, &["volume", "resize", "disk", "--size", "10M"], "discard the rest first");
+    fails(&place, 2, &["volume", "resize", "disk", "--size", "1000"], "multiple of 4096");
+    fails(&place, 6, &["volume", "resize", "disk", "--size", "64M", "--capacity", "9M"], "needs");
+    fails(&place, 6, &["volume", "trim", "disk", "--memory", "1K"], "memory");
+    assert_eq!(size(&place), 64 << 20);
+    let taken = || std::os::unix::fs::MetadataExt::blocks(&place.path("disk").metadata().unwrap());
+    let server = Served::new(&place, "disk");
+    if !io(&place, &["discard 2M 22M"]) {
+        return;
+    }
+    assert_eq!(server.end("-TERM"), Some(0));
+    let before = taken();
+    assert!(ok(&place, &["volume", "trim", "disk"]).contains("were given back"));
+    assert!((before - taken()) * 512 > 16 << 20, "{before} sectors became {}", taken());
+    place.ok(&["volume", "resize", "disk", "--size", "2M"]);
+    place.ok(&["volume", "export", "disk", "left"]);
+    assert!(std::fs::read(place.path("left")).unwrap() == noise[..2 << 20]);
+    place.ok(&["volume", "check", "disk"]);
+}
+
+#[test]
 fn archives_and_streams_are_served_for_reading() {
     let place = Place::new();
     std::fs::write(place.path("text"), vec![b'x'; 100_000]).unwrap();

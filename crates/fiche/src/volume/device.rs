@@ -9,6 +9,7 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::error::{Error, Result};
+use crate::lock::lock;
 
 /// What a volume is stored on: bytes that can be read and written anywhere, from any thread. A write may be lost, or
 /// be there in parts of 512 bytes, until [`sync`](Device::sync) has returned.
@@ -92,15 +93,7 @@ impl FileDevice {
         if meta.is_dir() {
             return Err(Error::invalid("this is a directory, not a volume"));
         }
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(std::fs::TryLockError::WouldBlock) => {
-                return Err(Error::Busy {
-                    owner: "another program that has this volume open".into(),
-                });
-            }
-            Err(std::fs::TryLockError::Error(error)) => return Err(error.into()),
-        }
+        lock(&file)?;
         let len = io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
         Ok(FileDevice { file, is_file: meta.is_file(), len })
     }

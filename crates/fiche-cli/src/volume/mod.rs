@@ -1,30 +1,33 @@
 //! `fiche volume`
 
+mod image;
+mod serve;
+
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::ValueEnum;
+use fiche::Error;
 use fiche::codec::Codec;
-use fiche::volume::{self, Description, FileDevice, Options, Volume};
-use fiche::{Error, ReadAt, WriteAt};
-use fiche_serve::{Address, Disk, Nbd};
+use fiche::volume::{self, Description, FileDevice, OpenOptions, Options, Volume};
 use serde_json::json;
 
-use crate::dictionary::Given;
 use crate::input;
 use crate::sizes::{parse, show};
-use crate::stream;
 use crate::ui::{self, Failed, say};
 
 /// Make, serve and check volumes: disks that can be written, and compress what they hold
 #[derive(clap::Subcommand)]
 pub enum Verb {
     Create(Create),
-    Serve(Serve),
+    Serve(serve::Serve),
     Info(Info),
     Check(Check),
+    Resize(Resize),
+    Trim(Trim),
+    Import(image::Import),
+    Export(image::Export),
 }
 
 /// Make a volume: a file that holds a disk
@@ -37,6 +40,13 @@ pub struct Create {
     /// How long the disk is, whatever it takes: a multiple of 4K
     #[arg(long, short, value_parser = parse)]
     size: u64,
+    #[command(flatten)]
+    packing: Packing,
+}
+
+/// How blocks are packed, and how many there is room for
+#[derive(clap::Args)]
+struct Packing {
     /// What blocks are compressed by
     #[arg(long, value_enum, default_value = "zstd")]
     codec: Name,
@@ -81,33 +91,6 @@ impl Name {
     }
 }
 
-/// Serve a volume as a disk, until it is stopped by Ctrl-C or SIGTERM
-///
-/// As a network block device, or as a file that can be written, DIR/disk, of which --loop makes a disk of the kernel's. An
-/// archive, or a gzip, zstd, xz or lz4 file, is served for reading as a network block device.
-#[derive(clap::Args)]
-#[command(group = clap::ArgGroup::new("face").required(true))]
-pub struct Serve {
-    /// The volume, archive or stream
-    file: PathBuf,
-    /// Where: a path for a socket, which has a / in it, or HOST:PORT, or a port of this machine
-    #[arg(long, value_name = "SOCKET", group = "face")]
-    nbd: Option<String>,
-    /// Mount it at this folder, as the file `disk`
-    #[arg(long, value_name = "DIR", group = "face")]
-    fuse: Option<PathBuf>,
-    /// Make a disk of that file by losetup, and print its name, /dev/loopN
-    #[arg(long, requires = "fuse")]
-    r#loop: bool,
-    /// Name of the export; clients that ask for none get the one without a name
-    #[arg(long, default_value = "")]
-    name: String,
-    #[command(flatten)]
-    index: stream::Index,
-    #[command(flatten)]
-    dictionaries: Given,
-}
-
 /// Say how a volume was made and how full it is
 #[derive(clap::Args)]
 pub struct Info {
@@ -126,6 +109,8 @@ pub struct Check {
     /// Make the map anew from what the log says, where it is damaged. Make a copy of the file first
     #[arg(long)]
     repair: bool,
+    #[command(flatten)]
+    open: Open,
     /// Print it as JSON
     #[arg(long)]
     json: bool,
@@ -134,144 +119,110 @@ pub struct Check {
 pub fn run(verb: Verb) -> Result<(), Failed> {
     match verb {
         Verb::Create(args) => create(&args),
-        Verb::Serve(args) => serve(&args),
+        Verb::Serve(args) => serve::run(&args),
         Verb::Info(args) => info(&args),
         Verb::Check(args) => check(&args),
+        Verb::Resize(args) => resize(&args),
+        Verb::Trim(args) => trim(&args),
+        Verb::Import(args) => image::import(&args),
+        Verb::Export(args) => image::export(&args),
+    }
+}
+
+impl Packing {
+    /// Makes a volume of so many bytes. A file that is no volume in the end is removed.
+    fn create(&self, file: &Path, size: u64) -> Result<Volume, Failed> {
+        let at = |error| Failed::at(file, error);
+        let mut options = Options::new(size).codec(self.codec.codec());
+        options = options.unit(usize::try_from(self.unit).unwrap_or(usize::MAX));
+        if let Some(level) = self.level {
+            options = options.level(level);
+        }
+        if let Some(capacity) = self.capacity {
+            options = options.capacity(capacity);
+        }
+        let device = FileDevice::create(file).map_err(at)?;
+        let made = Volume::create(device, options);
+        if made.is_err() {
+            // It was not there before.
+            let _ = std::fs::remove_file(file);
+        }
+        made.map_err(at)
     }
 }
 
 fn create(args: &Create) -> Result<(), Failed> {
+    args.packing.create(&args.file, args.size).map(drop)
+}
+
+/// How a volume is opened
+#[derive(clap::Args)]
+struct Open {
+    /// Memory for the map, at most: 1.3 GiB hold it for a TiB that is used all over, and what is not there is read again
+    #[arg(long, default_value = "64M", value_parser = parse)]
+    memory: u64,
+}
+
+impl Open {
+    fn open(&self, file: &Path) -> Result<Arc<Volume>, Failed> {
+        let at = |error| Failed::at(file, error);
+        let device = FileDevice::open(file).map_err(at)?;
+        Ok(Arc::new(OpenOptions::default().memory(self.memory).open(device).map_err(at)?))
+    }
+}
+
+/// Make the disk of a volume longer or shorter
+///
+/// What is on it does not know of that: grow a file system afterwards (resize2fs, xfs_growfs, btrfs filesystem resize), and before the disk
+/// becomes shorter make the file system smaller and discard what is behind it. Nothing that is there is ever cut off.
+#[derive(clap::Args)]
+pub struct Resize {
+    /// The volume, which nobody may be using
+    file: PathBuf,
+    /// How long the disk is from now on: a multiple of 4K
+    #[arg(long, short, value_parser = parse)]
+    size: u64,
+    /// Bytes that the file takes at most; by default as many as are enough, unless less was given before
+    #[arg(long, value_parser = parse)]
+    capacity: Option<u64>,
+    #[command(flatten)]
+    open: Open,
+}
+
+fn resize(args: &Resize) -> Result<(), Failed> {
+    let volume = args.open.open(&args.file)?;
+    volume.resize(args.size, args.capacity).map_err(|error| Failed::at(&args.file, error))
+}
+
+/// Give the file system back what a volume does not need
+///
+/// What was discarded on it, and what was written again since, is room that only the volume itself uses again. This makes holes in
+/// its file there.
+#[derive(clap::Args)]
+pub struct Trim {
+    /// The volume, which nobody may be using
+    file: PathBuf,
+    #[command(flatten)]
+    open: Open,
+}
+
+fn trim(args: &Trim) -> Result<(), Failed> {
     let at = |error| Failed::at(&args.file, error);
-    let mut options = Options::new(args.size).codec(args.codec.codec());
-    options = options.unit(usize::try_from(args.unit).unwrap_or(usize::MAX));
-    if let Some(level) = args.level {
-        options = options.level(level);
-    }
-    if let Some(capacity) = args.capacity {
-        options = options.capacity(capacity);
-    }
-    let device = FileDevice::create(&args.file).map_err(at)?;
-    let made = Volume::create(device, options);
-    if made.is_err() {
-        // It was not there before.
-        let _ = std::fs::remove_file(&args.file);
-    }
-    made.map(|_| ()).map_err(at)
+    let before = taken(&args.file)?;
+    let volume = args.open.open(&args.file)?;
+    volume.trim().map_err(at)?;
+    drop(volume);
+    let after = taken(&args.file)?;
+    ui::print(
+        format!("{} of {} were given back\n", show(before.saturating_sub(after)), show(before))
+            .as_bytes(),
+    )
 }
 
-/// A path, or a host and a port.
-fn address(text: &str) -> Result<Address, Failed> {
-    if text.contains('/') {
-        return Ok(Address::Unix(text.into()));
-    }
-    let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
-    let host = if host.is_empty() { "127.0.0.1" } else { host };
-    match port.parse::<u16>() {
-        Ok(port) => Ok(Address::Tcp(format!("{host}:{port}"))),
-        Err(_) => Err(Failed::usage(format!(
-            "{text} is neither a path with a / nor HOST:PORT: write ./{text} for a socket here"
-        ))),
-    }
-}
-
-/// How often it is looked whether a signal came.
-const LOOK: Duration = Duration::from_millis(50);
-
-fn serve(args: &Serve) -> Result<(), Failed> {
-    match (&args.nbd, &args.fuse) {
-        (Some(nbd), _) => serve_nbd(args, nbd),
-        (None, Some(folder)) => serve_fuse(args, folder),
-        (None, None) => Err(Failed::usage("--nbd or --fuse says how it is served")),
-    }
-}
-
-fn open(file: &Path) -> Result<Arc<Volume>, Failed> {
-    let at = |error| Failed::at(file, error);
-    Ok(Arc::new(Volume::open(FileDevice::open(file).map_err(at)?).map_err(at)?))
-}
-
-fn serve_nbd(args: &Serve, nbd: &str) -> Result<(), Failed> {
-    let at = |error| Failed::at(&args.file, error);
-    let address = address(nbd)?;
-    let source = input::source(&args.file)?;
-    let (server, what) = match volume::describe(&source) {
-        Ok(told) => {
-            let volume = open(&args.file)?;
-            let what = format!("{} to read and write", show(told.len));
-            (Nbd::default().device(&args.name, volume), what)
-        }
-        // An archive or a stream, perhaps.
-        Err(Error::Invalid { .. }) => {
-            let readable: Arc<dyn ReadAt> = match stream::is_stream(&source).map_err(at)? {
-                true => Arc::new(stream::open_anyhow(&args.file, &source, &args.index)?),
-                false => {
-                    let options = input::options(&args.file, &args.dictionaries)?;
-                    Arc::new(options.open(source).map_err(at)?)
-                }
-            };
-            let what = format!("{} to read", show(readable.len()));
-            (Nbd::default().source(&args.name, readable), what)
-        }
-        Err(error) => return Err(at(error)),
-    };
-    ui::will_check();
-    ui::set_left("all that was written is there");
-    let server = server.listen(&address).map_err(|error| Failed::at(Path::new(nbd), error))?;
-    let name = &args.name;
-    match (&address, server.local_addr()) {
-        (Address::Unix(path), _) => {
-            say!("{what} at nbd+unix:///{name}?socket={}", path.display());
-        }
-        (_, Some(local)) => say!("{what} at nbd://{local}/{name}"),
-        _ => {}
-    }
-    while ui::check_stop().is_ok() {
-        std::thread::sleep(LOOK);
-    }
-    server.stop().map_err(at)
-}
-
-fn serve_fuse(args: &Serve, folder: &Path) -> Result<(), Failed> {
-    let at = |error| Failed::at(&args.file, error);
-    let volume = open(&args.file)?;
-    ui::will_check();
-    ui::set_left("all that was written is there");
-    let name = args.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let disk = Disk::new(volume.clone()).name(name).log(|line| say!("{line}"));
-    let mounted = disk.at(folder).map_err(at)?;
-    let device = match args.r#loop {
-        true => Some(attach(&folder.join("disk"))?),
-        false => None,
-    };
-    match &device {
-        Some(device) => ui::print(format!("{device}\n").as_bytes())?,
-        None => say!("{} to read and write at {}/disk", show(volume.len()), folder.display()),
-    }
-    while ui::check_stop().is_ok() && !mounted.is_gone() {
-        std::thread::sleep(LOOK);
-    }
-    volume.flush().map_err(at)?;
-    if let Some(device) = device {
-        let _ = Command::new("losetup").arg("-d").arg(device).status();
-    }
-    match mounted.is_gone() {
-        true => mounted.wait().map_err(at),
-        false => mounted.unmount().map_err(|error| Failed::at(folder, error)),
-    }
-}
-
-/// Makes a disk of a file.
-fn attach(file: &Path) -> Result<String, Failed> {
-    let command = Path::new("losetup");
-    let output = Command::new(command).args(["--find", "--show"]).arg(file).output();
-    let output = output.map_err(|error| Failed::io(command, error))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-        false => {
-            let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            Err(Failed::io(file, std::io::Error::other(why)))
-        }
-    }
+/// Bytes that a file takes on its file system.
+fn taken(file: &Path) -> Result<u64, Failed> {
+    let meta = std::fs::metadata(file).map_err(|error| Failed::io(file, error))?;
+    Ok(meta.blocks() * 512)
 }
 
 fn info(args: &Info) -> Result<(), Failed> {
@@ -315,7 +266,8 @@ pub fn describe(told: &Description, as_json: bool) -> Result<(), Failed> {
 
 fn check(args: &Check) -> Result<(), Failed> {
     let at = |error| Failed::at(&args.file, error);
-    let open = || Volume::open(FileDevice::open(&args.file)?);
+    let options = OpenOptions::default().memory(args.open.memory);
+    let open = || options.open(FileDevice::open(&args.file)?);
     let (volume, checked) = match open().and_then(|volume| volume.check().map(|c| (volume, c))) {
         // Units that are damaged stay so.
         Ok((volume, checked)) if checked.has_whole_map() || !args.repair => (volume, checked),

@@ -1,0 +1,156 @@
+//! `fiche volume serve`
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fiche::volume;
+use fiche::{Error, ReadAt, WriteAt};
+use fiche_serve::{Address, Disk, Nbd};
+
+use super::Open;
+use crate::dictionary::Given;
+use crate::input;
+use crate::sizes::show;
+use crate::stream;
+use crate::ui::{self, Failed, say};
+
+/// Serve a volume as a disk, until it is stopped by Ctrl-C or SIGTERM
+///
+/// As a network block device, or as a file that can be written, DIR/disk, of which --loop makes a disk of the kernel's. An
+/// archive, or a gzip, zstd, xz or lz4 file, is served for reading as a network block device.
+#[derive(clap::Args)]
+#[command(group = clap::ArgGroup::new("face").required(true))]
+pub struct Serve {
+    /// The volume, archive or stream
+    file: PathBuf,
+    /// Where: a path for a socket, which has a / in it, or HOST:PORT, or a port of this machine
+    #[arg(long, value_name = "SOCKET", group = "face")]
+    nbd: Option<String>,
+    /// Mount it at this folder, as the file `disk`
+    #[arg(long, value_name = "DIR", group = "face")]
+    fuse: Option<PathBuf>,
+    /// Make a disk of that file by losetup, and print its name, /dev/loopN
+    #[arg(long, requires = "fuse")]
+    r#loop: bool,
+    /// Name of the export; clients that ask for none get the one without a name
+    #[arg(long, default_value = "")]
+    name: String,
+    #[command(flatten)]
+    open: Open,
+    #[command(flatten)]
+    index: stream::Index,
+    #[command(flatten)]
+    dictionaries: Given,
+}
+
+/// A path, or a host and a port.
+fn address(text: &str) -> Result<Address, Failed> {
+    if text.contains('/') {
+        return Ok(Address::Unix(text.into()));
+    }
+    let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
+    let host = if host.is_empty() { "127.0.0.1" } else { host };
+    match port.parse::<u16>() {
+        Ok(port) => Ok(Address::Tcp(format!("{host}:{port}"))),
+        Err(_) => Err(Failed::usage(format!(
+            "{text} is neither a path with a / nor HOST:PORT: write ./{text} for a socket here"
+        ))),
+    }
+}
+
+/// How often it is looked whether a signal came.
+const LOOK: Duration = Duration::from_millis(50);
+
+pub fn run(args: &Serve) -> Result<(), Failed> {
+    match (&args.nbd, &args.fuse) {
+        (Some(nbd), _) => serve_nbd(args, nbd),
+        (None, Some(folder)) => serve_fuse(args, folder),
+        (None, None) => Err(Failed::usage("--nbd or --fuse says how it is served")),
+    }
+}
+
+fn serve_nbd(args: &Serve, nbd: &str) -> Result<(), Failed> {
+    let at = |error| Failed::at(&args.file, error);
+    let address = address(nbd)?;
+    let source = input::source(&args.file)?;
+    let (server, what) = match volume::describe(&source) {
+        Ok(told) => {
+            let volume = args.open.open(&args.file)?;
+            let what = format!("{} to read and write", show(told.len));
+            (Nbd::default().device(&args.name, volume), what)
+        }
+        // An archive or a stream, perhaps.
+        Err(Error::Invalid { .. }) => {
+            let readable: Arc<dyn ReadAt> = match stream::is_stream(&source).map_err(at)? {
+                true => Arc::new(stream::open_anyhow(&args.file, &source, &args.index)?),
+                false => {
+                    let options = input::options(&args.file, &args.dictionaries)?;
+                    Arc::new(options.open(source).map_err(at)?)
+                }
+            };
+            let what = format!("{} to read", show(readable.len()));
+            (Nbd::default().source(&args.name, readable), what)
+        }
+        Err(error) => return Err(at(error)),
+    };
+    ui::will_check();
+    ui::set_left("all that was written is there");
+    let server = server.listen(&address).map_err(|error| Failed::at(Path::new(nbd), error))?;
+    let name = &args.name;
+    match (&address, server.local_addr()) {
+        (Address::Unix(path), _) => {
+            say!("{what} at nbd+unix:///{name}?socket={}", path.display());
+        }
+        (_, Some(local)) => say!("{what} at nbd://{local}/{name}"),
+        _ => {}
+    }
+    while ui::check_stop().is_ok() {
+        std::thread::sleep(LOOK);
+    }
+    server.stop().map_err(at)
+}
+
+fn serve_fuse(args: &Serve, folder: &Path) -> Result<(), Failed> {
+    let at = |error| Failed::at(&args.file, error);
+    let volume = args.open.open(&args.file)?;
+    ui::will_check();
+    ui::set_left("all that was written is there");
+    let name = args.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let disk = Disk::new(volume.clone()).name(name).log(|line| say!("{line}"));
+    let mounted = disk.at(folder).map_err(at)?;
+    let device = match args.r#loop {
+        true => Some(attach(&folder.join("disk"))?),
+        false => None,
+    };
+    match &device {
+        Some(device) => ui::print(format!("{device}\n").as_bytes())?,
+        None => say!("{} to read and write at {}/disk", show(volume.len()), folder.display()),
+    }
+    while ui::check_stop().is_ok() && !mounted.is_gone() {
+        std::thread::sleep(LOOK);
+    }
+    volume.flush().map_err(at)?;
+    if let Some(device) = device {
+        let _ = Command::new("losetup").arg("-d").arg(device).status();
+    }
+    match mounted.is_gone() {
+        true => mounted.wait().map_err(at),
+        false => mounted.unmount().map_err(|error| Failed::at(folder, error)),
+    }
+}
+
+/// Makes a disk of a file.
+fn attach(file: &Path) -> Result<String, Failed> {
+    let command = Path::new("losetup");
+    let output = Command::new(command).args(["--find", "--show"]).arg(file).output();
+    let output = output.map_err(|error| Failed::io(command, error))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => {
+            let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            Err(Failed::io(file, std::io::Error::other(why)))
+        }
+    }
+}
