@@ -164,6 +164,7 @@ impl Volume {
         log.next += 1;
         self.appended.fetch_add(1, Ordering::Release);
         log.space.enter(segment);
+        self.map().enter(segment);
         Ok(())
     }
 
@@ -171,6 +172,7 @@ impl Volume {
     pub(super) fn begin(&self, log: &mut Log) -> Result<()> {
         let segment = self.next_segment(log)?;
         log.space.enter(segment);
+        self.map().enter(segment);
         Ok(())
     }
 

@@ -73,6 +73,9 @@ pub(super) struct Map {
     levels: u8,
     blocks: u64,
     pub dirty: usize,
+    /// The how many-eth turn of the log led into each segment last, since it was opened: what was there before is something else.
+    turns: Vec<u64>,
+    turn: u64,
 }
 
 /// How many levels of nodes lead to so many blocks.
@@ -83,7 +86,15 @@ fn levels(blocks: u64) -> u8 {
 
 impl Map {
     pub fn new(blocks: u64, root: u64) -> Map {
-        Map { nodes: HashMap::new(), root, levels: levels(blocks), blocks, dirty: 0 }
+        Map {
+            nodes: HashMap::new(),
+            root,
+            levels: levels(blocks),
+            blocks,
+            dirty: 0,
+            turns: Vec::new(),
+            turn: 0,
+        }
     }
 
     /// Bytes of memory.
@@ -127,6 +138,19 @@ impl Map {
         let (levels, bits) = (self.levels, |level: u8| FAN_BITS * (u32::from(level) + 1));
         self.nodes.retain(|place, _| place.0 < levels && place.1 <= (blocks - 1) >> bits(place.0));
         Ok(())
+    }
+
+    /// The log goes on in a segment.
+    pub fn enter(&mut self, segment: u32) {
+        let segments = self.turns.len().max(segment as usize + 1);
+        self.turns.resize(segments, 0);
+        self.turn += 1;
+        self.turns[segment as usize] = self.turn;
+    }
+
+    /// Which turn led to a segment last; 0 for one before it was opened.
+    pub fn turn_of(&self, segment: u32) -> u64 {
+        self.turns.get(segment as usize).copied().unwrap_or(0)
     }
 
     /// Whether it has such a node.

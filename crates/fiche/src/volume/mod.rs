@@ -56,6 +56,7 @@ pub use device::{Device, FileDevice};
 pub use open::{OpenOptions, Options};
 pub use repair::Repaired;
 
+use crate::cache::Cache;
 use crate::codec::Scratch;
 use crate::error::{Error, Result};
 use crate::io::{ReadAt, WriteAt, within};
@@ -63,6 +64,7 @@ use crate::volume::flush::Flushes;
 use crate::volume::format::BLOCK;
 use crate::volume::log::Log;
 use crate::volume::map::Map;
+use crate::volume::read::Decoded;
 use crate::volume::unit::Packing;
 
 /// A volume that is open: a device of a fixed length. Any number of threads may read, write and flush at once.
@@ -87,6 +89,8 @@ pub struct Volume {
     parts: RwLock<()>,
     flushes: Flushes,
     is_poisoned: AtomicBool,
+    /// Units of which a part was read last.
+    units: Cache<Decoded>,
     scratches: Mutex<Vec<Work>>,
 }
 

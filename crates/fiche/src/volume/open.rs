@@ -5,6 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, RwLock};
 
+use crate::cache::Cache;
 use crate::codec::{Codec, Scratch};
 use crate::envelope::{Container, header, read_header};
 use crate::error::{Error, Place, Result};
@@ -26,6 +27,8 @@ use crate::volume::unit::{Packing, Part};
 
 /// Bytes of the map in memory by itself, and at least.
 pub(super) const MEMORY: u64 = 64 << 20;
+/// Bytes of units that are kept decoded.
+const UNITS: u64 = 4 << 20;
 const LEAST_MEMORY: u64 = 1 << 20;
 const WHAT: &str = "the map of this volume in memory";
 
@@ -205,6 +208,7 @@ impl Volume {
             parts: RwLock::new(()),
             flushes: Flushes::default(),
             is_poisoned: AtomicBool::new(false),
+            units: Cache::new(UNITS),
             scratches: Mutex::default(),
         }
     }

@@ -1,6 +1,8 @@
 //! Reading: the units that have the blocks, and no more.
 
-use crate::error::{Error, Place, Result};
+use std::sync::Arc;
+
+use crate::error::{Error, Place as At, Result};
 use crate::io::within;
 use crate::volume::format::{ALIGN, BLOCK, FRAGMENT_HEAD};
 use crate::volume::log::read_fragment;
@@ -9,6 +11,23 @@ use crate::volume::{Volume, Work};
 
 /// Blocks that are looked up at a time.
 const AT_A_TIME: usize = 1024;
+
+/// Where a block lies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
+    /// In eighths; 0 for zeros.
+    entry: u64,
+    /// The turn of the log that led to its segment: there may be something else later.
+    turn: u64,
+}
+
+/// A unit of which a part was read: others may be read next.
+pub(super) struct Decoded {
+    turn: u64,
+    /// Its first one.
+    block: u64,
+    bytes: Vec<u8>,
+}
 
 impl Volume {
     /// Fills `buf` from `offset` on, which is within the volume.
@@ -34,21 +53,25 @@ impl Volume {
         Ok(())
     }
 
-    /// Where each of these blocks lies, in eighths.
-    fn entries(&self, first: u64, count: usize) -> Result<Vec<u64>> {
+    /// Where each of these blocks lies.
+    fn places(&self, first: u64, count: usize) -> Result<Vec<Place>> {
         let load = self.load();
         let mut map = self.map();
         map.shrink(self.memory);
         // It may have become shorter since it was asked.
         let block = BLOCK as u64;
         within(first * block, count * BLOCK, map.blocks() * block)?;
-        (first..first + count as u64).map(|block| map.get(block, &load)).collect()
+        let place = |block: u64| -> Result<Place> {
+            let entry = map.get(block, &load)?;
+            Ok(Place { entry, turn: map.turn_of(((entry * ALIGN) >> self.bits) as u32) })
+        };
+        (first..first + count as u64).map(place).collect()
     }
 
     fn read_blocks(&self, first: u64, buf: &mut [u8], work: &mut Work) -> Result<()> {
-        let entries = self.entries(first, buf.len() / BLOCK)?;
+        let places = self.places(first, buf.len() / BLOCK)?;
         let mut at = 0;
-        for run in entries.chunk_by(|a, b| a == b) {
+        for run in places.chunk_by(|a, b| a == b) {
             let piece = &mut buf[at * BLOCK..(at + run.len()) * BLOCK];
             self.read_run(first + at as u64, run[0], piece, work)?;
             at += run.len();
@@ -57,32 +80,59 @@ impl Volume {
     }
 
     /// Fills `buf` with blocks that lie in one fragment.
-    fn read_run(&self, first: u64, entry: u64, buf: &mut [u8], work: &mut Work) -> Result<()> {
+    fn read_run(&self, first: u64, place: Place, buf: &mut [u8], work: &mut Work) -> Result<()> {
         /// The segment may have been cleaned and written again in the meantime: how often in one read at most.
         const TIMES: usize = 100;
-        let (mut entry, mut is_same) = (entry, false);
+        let (mut place, mut is_same) = (place, false);
         for _ in 0..TIMES {
-            let damage = match self.read_unit(first, entry, buf, work) {
+            let damage = match self.read_place(first, place, buf, work) {
                 Err(error @ Error::Corrupt { .. }) => error,
-                other => return other.map(|_| ()),
+                other => return other,
             };
-            let now = self.entries(first, buf.len() / BLOCK)?;
+            let now = self.places(first, buf.len() / BLOCK)?;
             let was_same = is_same;
-            is_same = now.iter().all(|now| *now == entry);
+            is_same = now.iter().all(|now| *now == place);
             // Once, it may be that just these blocks were written there again while they were read.
             if is_same && was_same {
                 return Err(damage);
             }
             if now.iter().any(|other| *other != now[0]) {
                 // They are not together any more.
-                for (i, (block, &entry)) in buf.chunks_exact_mut(BLOCK).zip(&now).enumerate() {
-                    self.read_run(first + i as u64, entry, block, work)?;
+                for (i, (block, &place)) in buf.chunks_exact_mut(BLOCK).zip(&now).enumerate() {
+                    self.read_run(first + i as u64, place, block, work)?;
                 }
                 return Ok(());
             }
-            entry = now[0];
+            place = now[0];
         }
-        Err(Error::Corrupt { what: "fragment", at: Place::Pos(entry * ALIGN) })
+        Err(Error::Corrupt { what: "fragment", at: At::Pos(place.entry * ALIGN) })
+    }
+
+    /// The same from what is kept decoded, if it is there.
+    fn read_place(&self, first: u64, place: Place, buf: &mut [u8], work: &mut Work) -> Result<()> {
+        let Place { entry, turn } = place;
+        // Whole units are not kept.
+        let may_be_part = buf.len() < self.packing.unit * BLOCK && entry > 0;
+        if may_be_part
+            && let Some(unit) = self.units.get(entry)
+            && unit.turn == turn
+            && let Some(skip) = first.checked_sub(unit.block)
+            && let Some(bytes) = unit.bytes.get(skip as usize * BLOCK..)
+            && let Some(bytes) = bytes.get(..buf.len())
+        {
+            buf.copy_from_slice(bytes);
+            return Ok(());
+        }
+        work.room.clear();
+        let (block, _) = self.read_unit(first, entry, buf, work)?;
+        if may_be_part && !work.room.is_empty() {
+            let bytes = std::mem::take(&mut work.room);
+            let weight = bytes.len() as u64;
+            let gone = self.units.insert(entry, Arc::new(Decoded { turn, block, bytes }), weight);
+            let gone = gone.and_then(|gone| Arc::try_unwrap(gone).ok());
+            work.room = gone.map_or_else(Vec::new, |gone| gone.bytes);
+        }
+        Ok(())
     }
 
     /// Fills `buf` with blocks of the fragment where this entry leads, if it is theirs. Returns its first block, and how
@@ -99,7 +149,7 @@ impl Volume {
             return Ok((first, 0));
         }
         let pos = entry * ALIGN;
-        let corrupt = || Error::Corrupt { what: "fragment", at: Place::Pos(pos) };
+        let corrupt = || Error::Corrupt { what: "fragment", at: At::Pos(pos) };
         // Most shrink to less than five eighths; for others a second read follows.
         let guess = FRAGMENT_HEAD + (buf.len() / 8 * 5).max(BLOCK / 2);
         let Work { scratch, stored, room } = work;

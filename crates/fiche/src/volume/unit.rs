@@ -170,7 +170,7 @@ pub(super) fn draft(
     Ok(drafts)
 }
 
-/// Fills `dst` with blocks of a fragment, from its block `skip` on. `stored` was verified.
+/// Fills `dst` with blocks of a fragment, from its block `skip` on; if these are not all of a unit, `room` has them all. `stored` was verified.
 pub(super) fn unpack(
     head: &FragmentHead,
     stored: &[u8],
@@ -185,11 +185,9 @@ pub(super) fn unpack(
             codec.decompress(stored.into(), dst.into(), scratch)
         }
         Kind::Unit(codec) => {
-            room.resize(room.len().max(len), 0);
-            let end = skip * BLOCK + dst.len();
-            let (all, _) = room.split_at_mut(len);
-            codec.decompress(stored.into(), all.into(), scratch)?;
-            dst.copy_from_slice(&all[skip * BLOCK..end]);
+            room.resize(len, 0);
+            codec.decompress(stored.into(), room.as_mut_slice().into(), scratch)?;
+            dst.copy_from_slice(&room[skip * BLOCK..][..dst.len()]);
             Ok(())
         }
         Kind::Pattern => {
