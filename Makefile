@@ -161,6 +161,8 @@ bless:
 	FICHE_BLESS=1 cargo test --quiet -p fiche-capi
 	FICHE_BLESS=1 cargo test --quiet -p fiche --test readme
 	FICHE_BLESS=1 cargo test --quiet -p fiche --test golden good_files_read
+	FICHE_BLESS=1 cargo test --quiet -p fiche --test volume golden::good
+	FICHE_BLESS=1 cargo test --quiet -p fiche --test volume golden::bad
 	FICHE_BLESS=1 cargo test --quiet -p fiche --test phrases --test events golden
 	FICHE_BLESS=1 cargo test --quiet -p fiche --test golden bad_files
 

@@ -1,0 +1,250 @@
+//! Whenever the machine stops, and whatever the device does.
+
+use super::*;
+
+/// States that are looked at: `FICHE_CRASHES` asks for others.
+fn wanted() -> u64 {
+    std::env::var("FICHE_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(4000)
+}
+
+/// What a volume may hold after each of the things that were asked of it, and what of it was promised.
+struct History {
+    /// After so many things the blocks had these digests.
+    states: Vec<Vec<u64>>,
+    /// So many steps of the device were done when the thing of this number was begun.
+    begun: Vec<usize>,
+    /// So many steps were done when a flush returned, and how many things were done before it.
+    flushed: Vec<(usize, usize)>,
+}
+
+impl History {
+    /// Holds what was found after `steps` against all that may be there.
+    fn judge(&self, found: &[u64], steps: usize) -> Result<usize, String> {
+        let promised = self.flushed.iter().rev().find(|flush| flush.0 <= steps).map_or(0, |f| f.1);
+        // What was begun but did nothing with the device yet is not there; but it may be that it had nothing to do.
+        let begun = self.begun.iter().take_while(|&&begun| begun < steps).count().max(promised);
+        // Of the last one a part may be there, each block as before or as after it.
+        let fits = |k: usize| {
+            let next = self.states.get(k + 1).filter(|_| k < begun);
+            if next.is_some_and(|next| next.len() != self.states[k].len()) {
+                return next.is_some_and(|next| *next == found) || self.states[k] == found;
+            }
+            if found.len() != self.states[k].len() {
+                return false;
+            }
+            (0..found.len()).all(|i| {
+                found[i] == self.states[k][i] || next.is_some_and(|next| found[i] == next[i])
+            })
+        };
+        (promised..=begun).rev().find(|&k| fits(k)).ok_or_else(|| {
+            let older = (0..promised).rev().find(|&k| fits(k));
+            let wrong =
+                |k: usize| found.iter().zip(&self.states[k]).filter(|(a, b)| a != b).count();
+            let wrong: Vec<usize> = (promised..=begun).map(wrong).collect();
+            format!("nothing from {promised} to {begun} fits, but for {wrong:?} blocks; of those before: {older:?}")
+        })
+    }
+}
+
+#[test]
+fn whenever_the_machine_stops_what_was_flushed_is_there_and_nothing_out_of_order() {
+    let (wanted, mut done, mut twice, mut seed) = (wanted(), 0, 0, 0);
+    while done < wanted {
+        seed += 1;
+        let mut random = Random(seed);
+        let (blocks, options) = options(&mut random);
+        let device = TracedDevice::default();
+        let volume = Volume::create(device.clone(), options).unwrap();
+        let start = device.bytes();
+        let created = device.len_of_trace();
+        let mut model = vec![0; blocks as usize * BLOCK];
+        let mut history =
+            History { states: vec![digests(&model)], begun: Vec::new(), flushed: Vec::new() };
+        let mut volume = Some(volume);
+        for _ in 0..120 {
+            for ask in asks(&mut random, (model.len() / BLOCK) as u64) {
+                history.begun.push(device.len_of_trace() - created);
+                let open = volume.as_ref().unwrap();
+                run(open, &ask).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                apply(&mut model, &ask);
+                history.states.push(digests(&model));
+                if matches!(ask, Ask::Flush | Ask::Resize(_) | Ask::Trim) {
+                    let steps = device.len_of_trace() - created;
+                    history.flushed.push((steps, history.begun.len()));
+                }
+            }
+            if random.below(40) == 0 {
+                drop(volume.take());
+                history.flushed.push((device.len_of_trace() - created, history.begun.len()));
+                volume = Some(Volume::open(device.clone()).unwrap());
+            }
+        }
+        let trace = device.trace();
+        let mut crashes = Crashes::from(start);
+        for (i, step) in trace[created..].iter().enumerate() {
+            crashes.step(step);
+            let steps = i + 1;
+            let found = crashes.one(&mut random);
+            let again = TracedDevice::holding(found.clone());
+            let recovered = Volume::open(again.clone())
+                .unwrap_or_else(|error| panic!("seed {seed}, after step {steps}: {error}"));
+            let bytes = whole(&recovered);
+            let k = history
+                .judge(&digests(&bytes), steps)
+                .unwrap_or_else(|why| panic!("seed {seed}, after step {steps}: {why}"));
+            done += 1;
+            if random.below(8) == 0 {
+                check(&recovered);
+                // It goes on as if nothing had been, and nothing of what was lost comes back.
+                let mut model = bytes;
+                for _ in 0..12 {
+                    for ask in asks(&mut random, (model.len() / BLOCK) as u64) {
+                        run(&recovered, &ask).unwrap();
+                        apply(&mut model, &ask);
+                    }
+                }
+                recovered.flush().unwrap();
+                let kept = TracedDevice::holding(again.bytes());
+                assert!(whole(&Volume::open(kept).unwrap()) == model, "seed {seed}, {steps}");
+            } else if random.below(4) == 0 {
+                // The machine stops while it recovers.
+                let mut second = Crashes::from(found);
+                let trace = again.trace();
+                let end = random.below(trace.len() as u64 + 1) as usize;
+                trace[..end].iter().for_each(|step| second.step(step));
+                let found = TracedDevice::holding(second.one(&mut random));
+                let recovered = Volume::open(found)
+                    .unwrap_or_else(|error| panic!("seed {seed}, twice at {steps}: {error}"));
+                let digests = digests(&whole(&recovered));
+                let again = history.judge(&digests, steps);
+                assert!(again.is_ok_and(|again| again == k), "seed {seed}, twice at {steps}");
+                check(&recovered);
+                twice += 1;
+            }
+        }
+    }
+    println!("{done} crashes of {seed} histories, {twice} of them twice");
+    assert!(twice > 100 && seed >= 3);
+}
+
+#[test]
+fn a_log_through_empty_segments_is_there_until_the_next_superblock() {
+    // Blocks that are written again and again: the log goes through segments of which nothing is needed any more. Where the
+    // next segment is full, storing the map at the next opening needs another one.
+    let mut turned = 0;
+    for patterns in 0..100u64 {
+        let device = TracedDevice::default();
+        let options = Options::new(40 * BLOCK as u64).segment_bits(16).codec(Codec::Copy);
+        let volume = Volume::create(device.clone(), options.unit(BLOCK)).unwrap();
+        let mut random = Random(patterns);
+        let mut noise = || (0..12 * BLOCK).map(|_| random.below(256) as u8).collect::<Vec<u8>>();
+        for _ in 0..6 {
+            volume.write_at(0, &noise()).unwrap();
+        }
+        let last = noise();
+        volume.write_at(0, &last).unwrap();
+        volume.write_at(30 * BLOCK as u64, &noise()[..3 * BLOCK]).unwrap();
+        for i in 0..patterns {
+            volume.write_at((20 + i % 9) * BLOCK as u64, &[7; BLOCK]).unwrap();
+        }
+        volume.flush().unwrap();
+        let image = device.bytes();
+        let model = whole(&volume);
+        assert!(model[..last.len()] == last);
+        let first = TracedDevice::holding(image.clone());
+        drop(Volume::open(first.clone()).unwrap());
+        let trace = first.trace();
+        let segments = |step: &fiche::testing::Step| match step {
+            fiche::testing::Step::Write(pos, _) => Some(pos >> 16).filter(|&segment| segment > 0),
+            _ => None,
+        };
+        let mut entered: Vec<u64> = trace.iter().filter_map(segments).collect();
+        entered.dedup();
+        turned += usize::from(entered.len() > 1);
+        // The machine stops while it recovers, and all that was written by then is there.
+        for end in 0..=trace.len() {
+            let mut found = image.clone();
+            for step in &trace[..end] {
+                match step {
+                    fiche::testing::Step::Write(pos, bytes) => {
+                        found[*pos as usize..][..bytes.len()].copy_from_slice(bytes);
+                    }
+                    fiche::testing::Step::Grow(len) => found.resize(*len as usize, 0),
+                    fiche::testing::Step::Sync => {}
+                }
+            }
+            let again = Volume::open(TracedDevice::holding(found)).unwrap();
+            assert!(whole(&again) == model, "{patterns} patterns, step {end}");
+        }
+    }
+    assert!(turned > 0, "no opening needed another segment");
+}
+
+#[test]
+fn a_device_that_fails_loses_nothing_that_was_flushed() {
+    let mut poisoned = 0;
+    for seed in 0..60 {
+        let mut random = Random(1000 + seed);
+        let (blocks, options) = options(&mut random);
+        let device = TracedDevice::default();
+        let volume = Volume::create(device.clone(), options).unwrap();
+        let from = random.below(60);
+        let [writes, reads, syncs, allocations] = device.calls();
+        let fault = match seed % 4 {
+            0 => Fault::Write(writes + from),
+            1 => Fault::Sync(syncs + from / 6),
+            2 => Fault::Read(reads + from),
+            _ => Fault::Allocate(allocations + from / 8),
+        };
+        device.set_fault(Some(fault));
+        let mut model = vec![0; blocks as usize * BLOCK];
+        // What each block may be if a write failed half way.
+        let mut states = vec![digests(&model)];
+        let mut promised = 0;
+        let mut failed = false;
+        for _ in 0..300 {
+            let ask = ask(&mut random, blocks);
+            let done = run(&volume, &ask);
+            if let Err(error) = &done {
+                let known = matches!(error, Error::Io(_) | Error::Poisoned);
+                assert!(known, "seed {seed}: {error}");
+                failed = true;
+            }
+            if done.is_err() {
+                // It may be there in part.
+                let mut other = model.clone();
+                apply(&mut other, &ask);
+                let (before, after) = (digests(&model), digests(&other));
+                states.push(after.clone());
+                if !matches!(fault, Fault::Allocate(_)) {
+                    break;
+                }
+                model = whole(&volume);
+                let now = digests(&model);
+                assert!((0..now.len()).all(|i| now[i] == before[i] || now[i] == after[i]));
+                states.push(now);
+                continue;
+            }
+            apply(&mut model, &ask);
+            states.push(digests(&model));
+            if matches!(ask, Ask::Flush) {
+                promised = states.len() - 1;
+            }
+        }
+        if failed && matches!(fault, Fault::Write(_) | Fault::Sync(_)) {
+            let again = volume.write_at(0, &[1; BLOCK]);
+            assert!(matches!(again, Err(Error::Poisoned)), "seed {seed}, {fault:?}: {again:?}");
+            poisoned += 1;
+        }
+        device.set_fault(None);
+        drop(volume);
+        let recovered = Volume::open(TracedDevice::holding(device.bytes())).unwrap();
+        let found = digests(&whole(&recovered));
+        // Each block is as after one of the things since the last flush.
+        let fits =
+            (0..found.len()).all(|i| states[promised..].iter().any(|state| state[i] == found[i]));
+        assert!(fits, "seed {seed}, {fault:?}");
+        check(&recovered);
+    }
+    assert!(poisoned > 20, "{poisoned}");
+}

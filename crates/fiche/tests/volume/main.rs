@@ -1,0 +1,139 @@
+//! Volumes against a plain array: whatever is done, whenever the machine stops, whatever the device does.
+
+mod crashes;
+mod damage;
+mod flushes;
+mod golden;
+mod model;
+mod room;
+
+use std::sync::{Arc, Mutex};
+
+use fiche::codec::Codec;
+use fiche::testing::{Crashes, Fault, Random, TracedDevice};
+use fiche::volume::{Device, OpenOptions, Options, Volume};
+use fiche::{Error, ReadAt, WriteAt};
+
+const BLOCK: usize = 4096;
+
+/// What was asked of a volume.
+#[derive(Clone, Debug)]
+enum Ask {
+    Write(u64, Vec<u8>),
+    Zero(u64, u64),
+    Discard(u64, u64),
+    Flush,
+    /// To so many blocks.
+    Resize(u64),
+    Trim,
+}
+
+fn content(random: &mut Random, len: usize) -> Vec<u8> {
+    match random.below(6) {
+        0 => vec![0; len],
+        1 => vec![random.below(256) as u8; len],
+        2 => (0..len).map(|_| random.below(256) as u8).collect(),
+        _ => {
+            let words = [&b"block "[..], b"device ", b"extent ", b"fragment ", b"log "];
+            let mut text = random.number().to_string().into_bytes();
+            while text.len() < len {
+                text.extend(words[random.below(5) as usize]);
+            }
+            text.truncate(len);
+            text
+        }
+    }
+}
+
+fn ask(random: &mut Random, blocks: u64) -> Ask {
+    let block = random.below(blocks);
+    let most = (blocks - block).min(1 + random.below(12));
+    let (offset, len) = (block * BLOCK as u64, most * BLOCK as u64);
+    match random.below(20) {
+        0..=1 => Ask::Flush,
+        2 => Ask::Zero(offset, len),
+        3 => Ask::Discard(offset, len),
+        4 => {
+            let from = offset + random.below(len);
+            Ask::Zero(from, random.below(offset + len - from + 1))
+        }
+        5 | 6 => {
+            let from = offset + random.below(len);
+            let most = (offset + len - from).min(1 + random.below(9000));
+            Ask::Write(from, content(random, most as usize))
+        }
+        _ => Ask::Write(offset, content(random, len as usize)),
+    }
+}
+
+/// Like that, and now and then what is said of the whole volume.
+fn asks(random: &mut Random, blocks: u64) -> Vec<Ask> {
+    match random.below(60) {
+        0 => vec![Ask::Trim],
+        1 => vec![Ask::Resize(blocks + random.below(1500))],
+        2 => {
+            let fewer = (1 + random.below(blocks)).max(20);
+            let cut = blocks.saturating_sub(fewer) * BLOCK as u64;
+            vec![Ask::Zero(fewer.min(blocks) * BLOCK as u64, cut), Ask::Resize(fewer)]
+        }
+        _ => vec![ask(random, blocks)],
+    }
+}
+
+fn run(volume: &Volume, ask: &Ask) -> fiche::Result<()> {
+    match ask {
+        Ask::Write(offset, bytes) => volume.write_at(*offset, bytes),
+        Ask::Zero(offset, len) => volume.zero_at(*offset, *len),
+        Ask::Discard(offset, len) => volume.discard_at(*offset, *len),
+        Ask::Flush => volume.flush(),
+        Ask::Resize(blocks) => volume.resize(blocks * BLOCK as u64, None),
+        Ask::Trim => volume.trim(),
+    }
+}
+
+fn apply(model: &mut Vec<u8>, ask: &Ask) {
+    let block = BLOCK as u64;
+    match ask {
+        Ask::Write(offset, bytes) => {
+            model[*offset as usize..][..bytes.len()].copy_from_slice(bytes);
+        }
+        Ask::Zero(offset, len) => model[*offset as usize..][..*len as usize].fill(0),
+        Ask::Discard(offset, len) => {
+            let (from, to) = (offset.next_multiple_of(block), (offset + len) / block * block);
+            if from < to {
+                model[from as usize..to as usize].fill(0);
+            }
+        }
+        Ask::Flush | Ask::Trim => {}
+        Ask::Resize(blocks) => model.resize(*blocks as usize * BLOCK, 0),
+    }
+}
+
+fn whole(volume: &Volume) -> Vec<u8> {
+    let mut bytes = vec![0xAA; volume.len() as usize];
+    volume.read_at(0, &mut bytes).expect("reading all of it");
+    bytes
+}
+
+fn digests(bytes: &[u8]) -> Vec<u64> {
+    let digest = |block: &[u8]| {
+        let words = block.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+        words.fold(1, |sum: u64, word| {
+            (sum ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
+        })
+    };
+    bytes.chunks_exact(BLOCK).map(digest).collect()
+}
+
+/// Options of a small volume: how many blocks, and how it is packed.
+fn options(random: &mut Random) -> (u64, Options) {
+    let blocks = [40, 100, 300][random.below(3) as usize];
+    let codec = [Codec::Lz4, Codec::Zstd, Codec::Copy, Codec::Deflate][random.below(4) as usize];
+    let unit = [1, 4, 8][random.below(3) as usize] * BLOCK;
+    (blocks, Options::new(blocks * BLOCK as u64).codec(codec).unit(unit).segment_bits(16))
+}
+
+fn check(volume: &Volume) {
+    let checked = volume.check().expect("checking");
+    assert!(checked.is_whole(), "{checked:?}");
+}
