@@ -72,11 +72,13 @@ wheel:
 fuzz:
 	fuzz/run.sh $(or $(SECONDS),60)
 
-# What takes long: hours of fuzzing, many more random cases.
+# What takes long: hours of fuzzing, many more random cases, a million crashes of volumes, hundreds of servers killed.
 soak:
+	@sh tests/install.sh $(PYTHON) $(VENV) soak
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check torch
 	$(VENV)/bin/python -m pytest -q -rs crates/fiche-python/tests/test_torch.py
 	PROPTEST_CASES=20000 FICHE_CRASHES=1000000 cargo test --release -p fiche
+	FICHE_KILLS=200 cargo test --release -p fiche-cli --test cli killed -- --nocapture
 	fuzz/run.sh 3600
 
 # Codecs that write by pointers, interpreted: needs nightly Rust with its component miri, and takes ten minutes.

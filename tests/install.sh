@@ -33,6 +33,7 @@ need valgrind valgrind
 need qemu-io qemu-utils
 need nbdinfo libnbd-bin
 need fio fio
+need sqlite3 sqlite3
 need losetup mount
 need mkfs.ext4 e2fsprogs
 need mkfs.xfs xfsprogs
@@ -50,7 +51,12 @@ if [ ! -x "$venv/bin/python" ] && command -v "$python" >/dev/null 2>&1; then
         "$python" -m venv "$venv" >/dev/null 2>&1 || rm -rf "$venv"
     }
 fi
+if [ "${3:-}" = soak ]; then
+    # Its programs are not where others are.
+    ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { apt-get install -y -qq postgresql >/dev/null 2>&1 || true; }
+fi
 if [ "${3:-}" = peers ]; then
+    need nbdkit nbdkit
     need bgzip tabix
     # htslib itself, which has no program.
     ldconfig -p 2>/dev/null | grep -q libhts.so.3 || { apt-get install -y -qq libhts3 >/dev/null 2>&1 || true; }
