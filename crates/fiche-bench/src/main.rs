@@ -26,6 +26,7 @@ mod plot;
 mod remote;
 mod report;
 mod streams;
+mod volume;
 mod worker;
 
 use clap::{Parser, Subcommand};
@@ -61,6 +62,11 @@ enum Command {
     Pages(pages::Args),
     /// What `fiche advise` foretells, beside what comes of it
     Advise(advise::Args),
+    /// Disks by fio: volumes, plain files, file systems that compress
+    Volume(volume::Args),
+    /// Serves zeros as a network block device
+    #[command(hide = true)]
+    ServeNull(volume::NullArgs),
     /// Instructions of reading a block, counted by Valgrind
     Counts(counts::Args),
     /// Reads blocks to be counted
@@ -91,6 +97,8 @@ fn main() -> std::process::ExitCode {
         Command::Pages(args) => pages::run(&args),
         Command::Advise(args) => advise::run(&args),
         Command::Counts(args) => counts::run(&args),
+        Command::Volume(args) => volume::bench(&args),
+        Command::ServeNull(args) => volume::serve_null(&args),
         Command::CountWorker(args) => counts::work(&args),
         Command::Worker(args) => worker::run(&args),
     };

@@ -8,6 +8,7 @@ use std::time::Duration;
 use fiche::volume;
 use fiche::{Error, ReadAt, WriteAt};
 use fiche_serve::{Address, Disk, Nbd};
+use rustix::mm::MlockAllFlags;
 
 use super::Open;
 use crate::dictionary::Given;
@@ -115,6 +116,9 @@ fn serve_nbd(args: &Serve, nbd: &str) -> Result<(), Failed> {
 fn serve_fuse(args: &Serve, folder: &Path) -> Result<(), Failed> {
     let at = |error| Failed::at(&args.file, error);
     let volume = args.open.open(&args.file)?;
+    if args.r#loop {
+        stay_out_of_the_way();
+    }
     ui::will_check();
     ui::set_left("all that was written is there");
     let name = args.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -139,6 +143,14 @@ fn serve_fuse(args: &Serve, folder: &Path) -> Result<(), Failed> {
         true => mounted.wait().map_err(at),
         false => mounted.unmount().map_err(|error| Failed::at(folder, error)),
     }
+}
+
+/// The kernel may write out pages of the disk to get memory, for which it needs this program: that must not wait for memory that
+/// is to be got so, nor be written out itself. Both need rights that not everybody has.
+fn stay_out_of_the_way() {
+    let _ = rustix::process::configure_io_flusher_behavior(true);
+    let all = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    let _ = rustix::mm::mlockall(all);
 }
 
 /// Makes a disk of a file.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, BufRead, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use fiche::{Error, Result};
 
@@ -14,6 +15,8 @@ use super::{Device, MOST_BYTES, locked};
 /// Requests of a connection that are under way, and bytes of them: more are not read until some are done.
 const MOST_REQUESTS: usize = 64;
 const MOST_PENDING: usize = 64 << 20;
+/// Threads that help with them while these wait for a device.
+const MOST_WORKERS: usize = 16;
 /// Runs that one block status tells at most.
 const MOST_RUNS: usize = 1024;
 
@@ -51,6 +54,8 @@ mod command {
 struct Queue {
     waiting: Mutex<Waiting>,
     some: Condvar,
+    /// More threads than processors wait here: they are only of use while others wait for a device.
+    slow: Condvar,
 }
 
 #[derive(Default)]
@@ -60,34 +65,55 @@ struct Waiting {
     is_closed: bool,
 }
 
+impl Waiting {
+    /// Whether requests are done so slowly that they can hardly be what keeps the processors busy.
+    fn is_slow(&self) -> bool {
+        const EACH: Duration = Duration::from_micros(10);
+        let since = [self.reads.front(), self.others.front()].into_iter().flatten();
+        let oldest = since.map(|job| job.since.elapsed()).max().unwrap_or_default();
+        oldest > EACH * (self.reads.len() + self.others.len()) as u32
+    }
+}
+
 impl Queue {
-    fn push(&self, job: Job) {
+    /// Adds one; whether more threads would be of use.
+    fn push(&self, job: Job) -> bool {
         let mut waiting = locked(&self.waiting);
         match job.request.command {
             command::READ => waiting.reads.push_back(job),
             _ => waiting.others.push_back(job),
         }
+        let is_slow = waiting.is_slow();
+        drop(waiting);
         self.some.notify_one();
+        if is_slow {
+            self.slow.notify_one();
+        }
+        is_slow
     }
 
-    /// The next one; `None` when there is none and will be none.
-    fn next(&self) -> Option<Job> {
+    /// The next one; `None` when there is none and will be none. For one of `more` threads than processors, one that waits too long.
+    fn next(&self, is_more: bool) -> Option<Job> {
         let mut waiting = locked(&self.waiting);
         loop {
-            let next = waiting.reads.pop_front();
-            if let Some(job) = next.or_else(|| waiting.others.pop_front()) {
-                return Some(job);
+            if !is_more || waiting.is_slow() {
+                let next = waiting.reads.pop_front();
+                if let Some(job) = next.or_else(|| waiting.others.pop_front()) {
+                    return Some(job);
+                }
             }
             if waiting.is_closed {
                 return None;
             }
-            waiting = self.some.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            let signal = if is_more { &self.slow } else { &self.some };
+            waiting = signal.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     fn close(&self) {
         locked(&self.waiting).is_closed = true;
         self.some.notify_all();
+        self.slow.notify_all();
     }
 }
 
@@ -119,13 +145,14 @@ impl Session {
     /// that comes alone is answered by who reads it; where more are waiting, other threads help.
     pub fn serve(&self, input: &mut Input) -> io::Result<()> {
         std::thread::scope(|scope| {
-            let mut workers = 0;
-            let result = self.requests(input, &mut || {
+            let (mut workers, processors) = (0, processors());
+            let result = self.requests(input, &mut |is_slow| {
                 // Not before one is needed.
-                if workers < default_threads() {
+                let is_more = workers >= processors;
+                if !is_more || (is_slow && workers < processors.max(MOST_WORKERS)) {
                     workers += 1;
-                    scope.spawn(|| {
-                        while let Some(job) = self.queue.next() {
+                    scope.spawn(move || {
+                        while let Some(job) = self.queue.next(is_more) {
                             self.finish(job);
                         }
                     });
@@ -138,7 +165,7 @@ impl Session {
         })
     }
 
-    fn requests(&self, input: &mut Input, help: &mut dyn FnMut()) -> io::Result<()> {
+    fn requests(&self, input: &mut Input, help: &mut dyn FnMut(bool)) -> io::Result<()> {
         /// Bytes of a request without its data.
         const HEAD: usize = 28;
         loop {
@@ -165,13 +192,12 @@ impl Session {
                 let data = input.bytes(len).inspect_err(|_| self.pending.remove(bytes));
                 request.data = data?;
             }
-            let job = Job { request, bytes };
+            let job = Job { request, bytes, since: Instant::now() };
             let is_alone = self.pending.requests.load(Ordering::Acquire) == 1;
             if is_alone && input.from.buffer().len() < HEAD {
                 self.finish(job);
             } else {
-                help();
-                self.queue.push(job);
+                help(self.queue.push(job));
             }
         }
     }
@@ -192,8 +218,7 @@ impl Session {
     }
 }
 
-/// Threads that help with the requests of one connection.
-fn default_threads() -> usize {
+fn processors() -> usize {
     std::thread::available_parallelism().map_or(2, |n| n.get()).max(2)
 }
 
@@ -234,6 +259,7 @@ impl Pending {
 struct Job {
     request: Request,
     bytes: usize,
+    since: Instant,
 }
 
 /// The number of an error, as the protocol has them.
