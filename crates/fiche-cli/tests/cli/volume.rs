@@ -310,9 +310,13 @@ impl<'a> Disk<'a> {
         assert!(runs("mount", &[&self.device, &self.path("at")]));
     }
 
-    /// Ends the server without a word while the file system is mounted, and all that is left of it.
+    /// Ends the server without a word while the file system is mounted.
     fn kill(&mut self) {
         self.server.take().unwrap().end("-KILL");
+    }
+
+    /// Takes away what is left of it.
+    fn take_away(&self) {
         let _ = runs("umount", &["-l", &self.path("at")]);
         let _ = runs("losetup", &["-d", &self.device]);
         assert!(runs("umount", &["-l", &self.path("fuse")]));
@@ -320,6 +324,7 @@ impl<'a> Disk<'a> {
 
     /// After that: what the volume says of itself, and what e2fsck says of the file system, which is mounted again.
     fn recover(&mut self) {
+        self.take_away();
         self.place.ok(&["volume", "check", "disk"]);
         self.serve();
         // 1: the journal was played back.
@@ -333,6 +338,7 @@ impl Drop for Disk<'_> {
     fn drop(&mut self) {
         if self.server.is_some() {
             self.kill();
+            self.take_away();
         }
     }
 }
@@ -456,8 +462,8 @@ fn what_postgresql_committed_is_there_when_the_server_was_killed() {
         let log = format!("{sockets}/log");
         let args = ["-D", &data, "-o", &options, "-l", &log, "-w", "-t", "60", "start"];
         let started = run("pg_ctl", &args).output().unwrap();
-        let log = std::fs::read_to_string(&log).unwrap_or_default();
-        assert!(started.status.success(), "{started:?} {log}");
+        let log = || std::fs::read_to_string(&log).unwrap_or_default();
+        if started.status.success() { Ok(()) } else { Err(format!("{started:?} {}", log())) }
     };
     let ask = |sql: &str| {
         let args = ["-U", "postgres", "-Atq", "-v", "ON_ERROR_STOP=1", "-c", sql];
@@ -465,7 +471,7 @@ fn what_postgresql_committed_is_there_when_the_server_was_killed() {
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
-    start();
+    start().unwrap();
     ask("CREATE TABLE t (n bigint PRIMARY KEY, x text)");
     let mut committed = 0;
     for round in 0..kills(2).min(50) {
@@ -492,7 +498,6 @@ fn what_postgresql_committed_is_there_when_the_server_was_killed() {
         }
         let pid = std::fs::read_to_string(format!("{data}/postmaster.pid")).unwrap();
         disk.kill();
-        // Its processes go with its head.
         let _ = runs("kill", &["-KILL", pid.lines().next().unwrap()]);
         committed =
             told.map_while(Result::ok).filter_map(|n| n.parse().ok()).fold(committed, u64::max);
@@ -500,8 +505,18 @@ fn what_postgresql_committed_is_there_when_the_server_was_killed() {
         let _ = child.wait();
         asking.join().unwrap();
         disk.recover();
-        let _ = std::fs::remove_file(format!("{data}/postmaster.pid"));
-        start();
+        for old in [format!("{data}/postmaster.pid"), format!("{sockets}/.s.PGSQL.5432.lock")] {
+            let _ = std::fs::remove_file(old);
+        }
+        // Its other processes notice that their head is gone, and take a moment to end.
+        let mut started = start();
+        for _ in 0..20 {
+            if started.is_err() {
+                std::thread::sleep(Duration::from_millis(300));
+                started = start();
+            }
+        }
+        started.unwrap_or_else(|why| panic!("round {round}: {why}"));
         let found = ask(
             "SELECT count(*), max(n), sum((x = repeat(md5(n::text), (n * 37 % 200)::int))::int) FROM t",
         );
