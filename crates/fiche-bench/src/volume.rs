@@ -425,6 +425,10 @@ pub fn bench(args: &Args) -> Result<()> {
     );
     for round in 0..args.rounds {
         for (l, load) in loads.iter().enumerate() {
+            // Full ones are filled once.
+            if round > 0 && load.0 == "fill" {
+                continue;
+            }
             for (d, disk) in disks.iter().enumerate() {
                 let m = measure(disk, *load, args)?;
                 eprintln!(

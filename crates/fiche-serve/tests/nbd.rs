@@ -378,6 +378,11 @@ fn nothing_that_is_sent_ends_the_server() {
                 raw.say(&[&request]);
             }
         }
+        // Who has no more to say sees the end, without anybody else coming.
+        raw.0.shutdown(std::net::Shutdown::Write).unwrap();
+        if let Err(error) = raw.0.read_to_end(&mut Vec::new()) {
+            assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock, "{i}: no end");
+        }
     }
     // Some wait for nothing, and are no hindrance.
     let _idle: Vec<Raw> = (0..20).map(|_| Raw::new(&served.socket())).collect();

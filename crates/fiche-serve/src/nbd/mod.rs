@@ -237,8 +237,10 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
         }
         let shared = shared.clone();
         let spawned = std::thread::Builder::new().spawn(move || {
-            // How it ended is of no use to anybody.
+            // How it ended is of no use to anybody. There is another handle of it: the client is to see the end.
+            let end = stream.try_clone();
             let _ = serve(stream, &shared);
+            let _ = end.map(|end| end.shutdown());
         });
         if let Ok(thread) = spawned {
             connections.push(Connection { stream: other, thread });

@@ -38,17 +38,11 @@ struct Found {
     is_zeros: bool,
 }
 
-/// A node as it was stored, and when; `None` for one of nothing, which is not stored but said by the one above.
+/// A node as it was stored, and when.
 struct Base {
     number: u64,
     entry: u64,
-    node: Option<Node>,
-}
-
-impl Base {
-    fn get(&self, i: usize) -> u64 {
-        self.node.as_ref().map_or(0, |node| node.get(i))
-    }
+    node: Node,
 }
 
 /// What lies in the segments.
@@ -60,6 +54,9 @@ struct Scan {
     /// Blocks and nodes that were written to each segment.
     totals: HashMap<u32, u32>,
     last: u64,
+    /// The root, and as of which number all blocks are zero, if they were.
+    top: Place,
+    empty: Option<u64>,
     told: Repaired,
 }
 
@@ -116,39 +113,31 @@ impl Scan {
                     && let Some(bytes) = unpack_meta(stored)
                     && let Ok(node) = Node::parse(&bytes, entry * ALIGN)
                 {
-                    self.bases.insert(place, Base { number, entry, node: Some(node) });
+                    self.bases.insert(place, Base { number, entry, node });
                 }
             }
             _ => {}
         }
     }
 
-    /// Nodes of nothing are known by those above them. `root` says as of which number all blocks are zero, if they were.
-    fn find_empty(&mut self, top: Place, blocks: u64, root: Option<u64>) {
-        if let Some(number) = root {
-            self.set_empty(top, number);
-        }
-        for level in (1..=top.0).rev() {
-            let nodes = blocks.div_ceil(1 << (FAN_BITS * u32::from(level)));
-            let parents: Vec<u64> =
-                self.bases.keys().filter(|place| place.0 == level).map(|place| place.1).collect();
-            for parent in parents {
-                for i in 0..FAN {
-                    let child = (level - 1, (parent << FAN_BITS) + i as u64);
-                    let above = self.bases.get(&(level, parent)).filter(|base| base.get(i) == 0);
-                    if let Some(number) = above.map(|base| base.number)
-                        && child.1 < nodes
-                    {
-                        self.set_empty(child, number);
-                    }
-                }
+    /// The newest that is known of a node, and when: as it was stored, or that it is nothing, which the one above says. (There may be very many
+    /// of nothing.)
+    fn base(&self, place: Place) -> Option<(u64, Option<&Base>)> {
+        let own = self.bases.get(&place).map(|base| (base.number, Some(base)));
+        let above = match place {
+            top if top == self.top => self.empty,
+            (level, _) if level >= self.top.0 => None,
+            (level, number) => {
+                let (known, base) = self.base((level + 1, number >> FAN_BITS)).unzip();
+                let is_nothing =
+                    base.flatten().is_none_or(|base| base.node.get(number as usize % FAN) == 0);
+                known.filter(|_| is_nothing)
             }
-        }
-    }
-
-    fn set_empty(&mut self, place: Place, number: u64) {
-        if self.bases.get(&place).is_none_or(|known| known.number < number) {
-            self.bases.insert(place, Base { number, entry: 0, node: None });
+        };
+        let above = above.map(|number| (number, None));
+        match own {
+            Some((number, _)) if above.is_none_or(|above| above.0 <= number) => own,
+            _ => above,
         }
     }
 }
@@ -182,8 +171,8 @@ impl Volume {
             let total: u64 = counts.map(|found| found.blocks.end - found.blocks.start).sum();
             scan.totals.insert(segment, total.min(u32::MAX.into()) as u32);
         }
-        let empty = (superblock.map == 0).then_some(superblock.next);
-        scan.find_empty(Map::new(blocks, 0).top(), blocks, empty);
+        scan.top = Map::new(blocks, 0).top();
+        scan.empty = (superblock.map == 0).then_some(superblock.next);
         superblock.segments = segments;
         superblock.head = 0;
         (superblock.map, superblock.usage) = (0, 0);
@@ -200,26 +189,33 @@ impl Volume {
     }
 
     fn rebuild(&self, log: &mut Log, mut scan: Scan) -> Result<Repaired> {
-        let Scan { found, bases, totals, last, told } = &mut scan;
+        let mut told = scan.told.clone();
+        scan.found.sort_by_key(|found| found.number);
+        // Those of levels that the map does not have any more.
+        let top = scan.top;
+        scan.bases.retain(|place, _| place.0 < top.0 || *place == top);
+        let Scan { found, bases, totals, last, .. } = &scan;
         // Nothing is stored yet: nothing is to be loaded.
         let load = |_: u64, _: (u8, u64)| -> Result<Vec<u8>> { Err(Error::Poisoned) };
         let s = &log.superblock;
         let mut map = Map::new(s.blocks, 0);
-        for (&(level, number), base) in bases.iter().filter(|(_, base)| base.node.is_some()) {
+        for &place in bases.keys() {
+            let Some((_, Some(base))) = scan.base(place) else { continue };
             told.nodes += 1;
-            let first = number << FAN_BITS;
-            let count = if level == 0 { (s.blocks - first).min(FAN as u64) } else { 0 };
+            let first = place.1 << FAN_BITS;
+            let count =
+                if place.0 == 0 { s.blocks.saturating_sub(first).min(FAN as u64) } else { 0 };
             for block in first..first + count {
-                map.set(block, base.get(block as usize % FAN), &load)?;
+                map.set(block, base.node.get(block as usize % FAN), &load)?;
             }
         }
-        found.sort_by_key(|found| found.number);
-        for Found { number, entry, blocks, is_zeros } in found.iter() {
+        for Found { number, entry, blocks, is_zeros } in found {
             let entry = if *is_zeros { 0 } else { *entry };
             for leaf in blocks.start >> FAN_BITS..=(blocks.end - 1) >> FAN_BITS {
                 let place = (0, leaf);
-                let is_known = bases.get(&place).is_some_and(|base| base.number > *number);
-                if is_known || (*is_zeros && !map.has(place)) {
+                if (*is_zeros && !map.has(place))
+                    || scan.base(place).is_some_and(|(known, _)| known > *number)
+                {
                     continue;
                 }
                 let first = leaf << FAN_BITS;
@@ -230,7 +226,7 @@ impl Volume {
         }
         // What this was made of is not written over before it is stored: nodes, and what says of blocks that they are zero.
         let zeros = found.iter().filter(|found| found.is_zeros).map(|found| found.entry);
-        let nodes = bases.values().map(|base| base.entry).filter(|entry| *entry > 0);
+        let nodes = bases.values().map(|base| base.entry);
         let needed: Vec<u64> = zeros.chain(nodes).collect();
         let mut space = Space::new(s.segment_bits, s.most_segments, s.segments, 0);
         for leaf in map.changed(0) {
@@ -242,7 +238,7 @@ impl Volume {
                 }
             }
         }
-        for (&segment, &total) in totals.iter() {
+        for (&segment, &total) in totals {
             space.set_total(segment, total);
         }
         needed.iter().for_each(|&entry| space.pin(entry));
@@ -256,6 +252,6 @@ impl Volume {
         self.checkpoint(log)?;
         needed.iter().for_each(|&entry| log.space.unpin(entry));
         self.checkpoint(log)?;
-        Ok(told.clone())
+        Ok(told)
     }
 }

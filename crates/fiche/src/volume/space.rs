@@ -111,7 +111,7 @@ impl Space {
         }
         let segment = self.segment(entry);
         let Some(used) = self.change(segment) else { return };
-        debug_assert!(used.live > 0, "segment {segment} has nothing to lose");
+        // What was counted may be anything in a volume that somebody made up.
         used.live = used.live.saturating_sub(1);
         self.removed += 1;
         self.retire(segment);
