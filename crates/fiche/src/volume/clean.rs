@@ -86,10 +86,8 @@ impl Volume {
             // Each superblock has one of its own.
             Kind::UsageRoot => {}
             Kind::Unit(_) | Kind::Pattern => {
-                let end = head.block + u64::from(head.count);
-                if end > self.blocks() {
-                    return Ok(());
-                }
+                // The device may have become shorter than it reaches.
+                let end = (head.block + u64::from(head.count)).min(self.blocks());
                 let mut live = Vec::new();
                 for block in head.block..end {
                     if self.map().get(block, &load)? == entry {
@@ -125,10 +123,11 @@ impl Volume {
 
     /// Appends what is to be moved if so many bytes more are too many.
     fn move_on(&self, log: &mut Log, moved: &mut Draft, len: usize) -> Result<()> {
-        if !moved.is_full_for(len, self.packing.extent) {
+        // Small fragments of a segment may be of very many nodes.
+        let is_full = moved.is_full_for(len, self.packing.extent);
+        if !is_full && moved.parts.len() * 2 < self.most_dirty() {
             return Ok(());
         }
-        // Small fragments of a segment may be of very many nodes.
         if self.map().dirty >= self.most_dirty() {
             self.checkpoint(log)?;
         }

@@ -99,9 +99,10 @@ impl Scan {
         blocks: u64,
     ) {
         let number = extent.number;
-        let range = head.block..head.block + u64::from(head.count);
+        // The device may have become shorter than it reaches.
+        let range = head.block..(head.block + u64::from(head.count)).min(blocks);
         match head.kind {
-            Kind::Unit(_) | Kind::Pattern | Kind::Zeros if range.end <= blocks => {
+            Kind::Unit(_) | Kind::Pattern | Kind::Zeros if !range.is_empty() => {
                 let is_zeros = head.kind == Kind::Zeros;
                 self.found.push(Found { number, entry, blocks: range, is_zeros });
             }

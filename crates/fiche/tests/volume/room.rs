@@ -1,5 +1,7 @@
 //! Full volumes and file systems, longer and shorter ones, and memory.
 
+use fiche::testing::Step;
+
 use super::*;
 
 #[test]
@@ -218,4 +220,90 @@ fn a_map_takes_as_much_memory_as_it_is_given() {
         assert_eq!(block, [model[at]; BLOCK]);
     }
     check(&volume);
+}
+
+#[test]
+fn what_was_written_with_little_memory_is_opened_with_as_little() {
+    // Patterns take so little that a segment has blocks of hundreds of nodes, which the cleaner moves.
+    let (leaves, leaf) = (600, 1024 * BLOCK as u64);
+    let device = TracedDevice::default();
+    let options = Options::new(leaves * leaf).segment_bits(16).capacity(10 << 20);
+    drop(Volume::create(device.clone(), options).unwrap());
+    let little = || OpenOptions::default().memory(1 << 20);
+    let volume = little().open(device.clone()).unwrap();
+    let mut random = Random(8);
+    let mut stops = 0;
+    for round in 0..2u64 {
+        let (start, begun) = (device.bytes(), device.len_of_trace());
+        for i in 0..6000 {
+            let at = random.below(leaves) * leaf + random.below(12) * BLOCK as u64;
+            volume.write_at(at, &[1 + (i % 250) as u8; BLOCK]).unwrap();
+        }
+        // Which cleans what is worth it.
+        volume.trim().unwrap();
+        let (steps, mut image) = (device.trace(), start);
+        for (i, step) in steps[begun..].iter().enumerate() {
+            match step {
+                Step::Write(pos, bytes) => {
+                    image[*pos as usize..][..bytes.len()].copy_from_slice(bytes);
+                }
+                Step::Grow(len) => image.resize(*len as usize, 0),
+                Step::Sync => {}
+            }
+            // The log is longest just before a superblock.
+            let next = steps.get(begun + i + 2);
+            if i % 2 == 0 && matches!(next, Some(Step::Write(pos, _)) if *pos < 1 << 16) {
+                let stopped = TracedDevice::holding(image.clone());
+                drop(
+                    little().open(stopped).unwrap_or_else(|error| panic!("{round}, {i}: {error}")),
+                );
+                stops += 1;
+            }
+        }
+    }
+    assert!(stops > 10, "{stops} stops");
+    check(&volume);
+}
+
+#[test]
+fn what_reaches_beyond_the_end_is_cleaned_and_found_again() {
+    let device = TracedDevice::default();
+    let options = Options::new(64 * BLOCK as u64).segment_bits(16).unit(8 * BLOCK);
+    let volume = Volume::create(device.clone(), options.codec(Codec::Lz4)).unwrap();
+    let mut random = Random(4);
+    // Units and a pattern of which the first blocks stay.
+    let mut model = random.text(32 * BLOCK);
+    volume.write_at(0, &model).unwrap();
+    volume.write_at(32 * BLOCK as u64, &[9; 32 * BLOCK]).unwrap();
+    model.extend([9; 32 * BLOCK]);
+    for blocks in [37, 21, 3] {
+        let len = (blocks * BLOCK) as u64;
+        volume.discard_at(len, volume.len() - len).unwrap();
+        volume.resize(len, None).unwrap();
+        model.truncate(blocks * BLOCK);
+        let (stopped, told) = Volume::repair(TracedDevice::holding(device.bytes())).unwrap();
+        assert!(whole(&stopped) == model, "{blocks} blocks: {told:?}");
+        check(&stopped);
+    }
+    // Without a node that would say it.
+    let mut image = device.bytes();
+    for at in (1 << 16..image.len() - 32).step_by(8) {
+        // A fragment's kind, where a node's level is.
+        if image[at + 15] == 32 && image[at + 9..at + 12] == [1, 0, 0] {
+            image[at + 20] ^= 1;
+        }
+    }
+    let (found, _) = Volume::repair(TracedDevice::holding(image)).unwrap();
+    assert!(whole(&found) == model);
+    let segments = device.bytes().len() >> 16;
+    for _ in 0..40 * segments {
+        volume.write_at(0, &random.text(BLOCK)[..]).unwrap();
+    }
+    volume.read_at(0, &mut model[..BLOCK]).unwrap();
+    volume.trim().unwrap();
+    assert!(whole(&volume) == model);
+    check(&volume);
+    // Nothing of the first segments is left.
+    let bytes = device.bytes();
+    assert!(bytes[1 << 16..2 << 16].iter().all(|&byte| byte == 0));
 }
