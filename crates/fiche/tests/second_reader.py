@@ -1,12 +1,14 @@
-"""Reads fiche's archives, indexes and events; written from docs/format.md alone, to prove it complete.
+"""Reads fiche's archives, indexes, events and volumes; written from docs/format.md alone, to prove it complete.
 
-python second_reader.py FILE.fiche         prints what the file holds, a line a record or column
+python second_reader.py FILE.fiche         prints what the file holds, a line a record, column, or
+                                          run of blocks that are not zero
 python second_reader.py --check FOLDER     compares every NAME.fiche with its NAME.txt, and
                                           every streams/NAME.gz with its index: the one beside
                                           it (NAME.gz.fidx), else the one at its end; and
                                           phrases/NAME.unit, by its NAME.index if it has one; and
-                                          every events/NAME.fiche with its NAME.columns
-python second_reader.py --refuse FOLDER    every *.fiche there has to be refused
+                                          every events/NAME.fiche with its NAME.columns; and
+                                          every volumes/NAME.fiche with its NAME.blocks
+python second_reader.py --refuse FOLDER    every *.fiche and volumes/*.fiche there has to be refused
 
 Needs Python 3.10 or newer, BLAKE3, and a Zstandard module that can do without magic numbers:
 `pip install blake3 zstandard`. Dictionary files are looked for beside the archive.
@@ -15,6 +17,7 @@ Needs Python 3.10 or newer, BLAKE3, and a Zstandard module that can do without m
 import bz2
 import gzip
 import hashlib
+import heapq
 import io
 import lzma
 import math
@@ -22,9 +25,11 @@ import random
 import struct
 import sys
 import zlib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO, Callable, Iterator
 
@@ -35,7 +40,7 @@ MAGIC = bytes.fromhex("8F 66 69 63 68 65 0D 0A")
 MARKER = bytes.fromhex("9E F1 C4 E5")
 HEADER = TRAILER = 32
 CHECKSUM, BLOCK_CHECKSUM = 4, 0x66696300
-ARCHIVE_FILE, DICTIONARY_FILE, INDEX_FILE, EVENTS_FILE = 1, 2, 3, 4
+ARCHIVE_FILE, DICTIONARY_FILE, INDEX_FILE, EVENTS_FILE, VOLUME_FILE = 1, 2, 3, 4, 5
 DICTIONARY, MODEL, CHAPTER_TABLE, RECORD_PAGE = 1, 2, 3, 4
 NODE, NAME_PAGE, FOOTER, DICTIONARY_PIECE, SPARE, UNIT_PAGE = 6, 7, 8, 9, 10, 11
 PACKET_PAGE, KEY_PAGE, SCHEMA = 12, 13, 14
@@ -2618,6 +2623,376 @@ def check_events(path: Path) -> str | None:
     return None if same else "another manifest"
 
 
+# Volumes
+
+SUPERBLOCK_MAGIC = bytes.fromhex("66 69 63 68 65 76 6F 6C")
+SUPERBLOCKS = (4096, 8192, 12288, 16384)
+SUPERBLOCK, EXTENT, FRAGMENT = 120, 24, 16
+LONGEST_EXTENT, PLACE_LENGTH, ALIGNMENT = 1 << 20, 5, 8
+DEVICE_BLOCK, FANOUT, OPENING = 4096, 1024, 40  # an opening is told by the bits from this one on
+PATTERN, ZEROS, MAP_NODE, USAGE_PAGE, USAGE_ROOT = 16, 17, 32, 33, 34
+LONGEST_UNIT, LONGEST_PATTERN, LONGEST_ZEROS = 32, 4096, (1 << 24) - 1
+
+
+@dataclass(eq=False)
+class Volume:
+    file: BinaryIO
+    size: int  # of the file
+    tag: bytes
+    blocks: int
+    bits: int  # of the length of a segment
+    most: int
+    segments: int
+    next: int
+    head: int
+    map: int
+    usage: int
+
+
+@dataclass(frozen=True)
+class Fragment:
+    position: int
+    block: int
+    count: int
+    kind: int
+    stored: bytes
+
+    def require(self, condition: bool, what: str) -> None:
+        require(condition, f"fragment: {what}", self.position)
+
+
+@dataclass(frozen=True)
+class Extent:
+    fragments: list[Fragment]
+    after: int  # where the one that follows lies
+
+
+@dataclass(frozen=True)
+class Run:
+    """Blocks of the device that are found in one fragment, or that are zero if that is at 0."""
+    start: int
+    end: int
+    position: int
+
+
+def open_volume(file: BinaryIO) -> Volume:
+    size = file.seek(0, 2)
+    require(size < 1 << 63, "length of the file", 0)
+    read_header(file, size, VOLUME_FILE)
+    right = [it for it in (find_superblock(file, size, position) for position in SUPERBLOCKS) if it]
+    require(right != [], "superblock", SUPERBLOCKS[0])
+    return read_superblock(file, size, max(right, key=lambda it: it.data[16:24][::-1]))
+
+
+def find_superblock(file: BinaryIO, size: int, position: int) -> Cursor | None:
+    if position + SUPERBLOCK > size:
+        return None
+    superblock = Cursor(read_at(file, position, SUPERBLOCK, size, "superblock"), "superblock", position)
+    magic, checksum = superblock.take(8), superblock.fixed(4)
+    expected = crc32c(position.to_bytes(8, "little") + superblock.data[12:])
+    return superblock if (magic, checksum) == (SUPERBLOCK_MAGIC, expected) else None
+
+
+def read_superblock(file: BinaryIO, size: int, superblock: Cursor) -> Volume:
+    tag, generation, blocks = superblock.take(4), superblock.fixed(8), superblock.fixed(8)
+    even = superblock.position in SUPERBLOCKS[::2]
+    superblock.require((generation % 2 == 0) == even, "place of the generation")
+    superblock.require(1 <= blocks <= 1 << 40, "length of the device")
+    bits, codec, _, unit = (superblock.fixed(1) for _ in range(4))
+    superblock.require(16 <= bits <= 26, "length of a segment")
+    superblock.require(codec <= 3 and 1 <= unit <= LONGEST_UNIT, "how new units are stored")
+    most, segments, reserved = (superblock.fixed(4) for _ in range(3))
+    superblock.require(1 < segments <= most and segments << bits <= size, "count of segments")
+    volume = Volume(file, size, tag, blocks, bits, most, segments,
+                    *(superblock.fixed(8) for _ in range(4)))
+    superblock.require(reserved == 0 and not any(superblock.take(40)), "reserved bytes")
+    superblock.require(lies_inside(volume, volume.head, EXTENT), "place of the log")
+    return volume
+
+
+def lies_inside(volume: Volume, position: int, length: int) -> bool:
+    """Whether a segment of the log may have these bytes; the log may be in more than there were."""
+    segment, start = position >> volume.bits, position % (1 << volume.bits)
+    inside = 1 <= segment < volume.most and start + length <= 1 << volume.bits
+    return inside and position % ALIGNMENT == 0
+
+
+# Fragments
+
+def take_fragment(volume: Volume, cursor: Cursor) -> Fragment:
+    position, checksum = cursor.here(), cursor.fixed(4)
+    start = cursor.at
+    block, count, length = cursor.fixed(5), cursor.fixed(3), cursor.fixed(3)
+    fragment = Fragment(position, block, count, cursor.fixed(1), cursor.take(length))
+    expected = crc32c(volume.tag + cursor.data[start:cursor.at])
+    fragment.require(checksum == expected, "checksum")
+    return fragment
+
+
+@lru_cache(2 * LONGEST_UNIT)
+def read_fragment(volume: Volume, position: int) -> Fragment:
+    require(lies_inside(volume, position, FRAGMENT), "fragment: place", position)
+    header = read_at(volume.file, position, FRAGMENT, volume.size, "fragment")
+    length = FRAGMENT + int.from_bytes(header[12:15], "little")
+    require(length <= LONGEST_EXTENT and lies_inside(volume, position, length),
+            "fragment: length", position)
+    data = read_at(volume.file, position, length, volume.size, "fragment")
+    return take_fragment(volume, Cursor(data, "fragment", position))
+
+
+def read_known(volume: Volume, position: int, kind: int, block: int, count: int) -> Fragment:
+    fragment = read_fragment(volume, position)
+    fragment.require(fragment.kind == kind, "kind")
+    fragment.require((fragment.block, fragment.count) == (block, count), "block and count")
+    return fragment
+
+
+def read_packed(fragment: Fragment) -> Cursor:
+    """The content of a node or usage page."""
+    stored = Cursor(fragment.stored, "fragment", fragment.position + FRAGMENT)
+    length, data = stored.fixed(2), stored.data[2:]
+    if length:
+        data = decode(decode_zstd, data, length, "fragment", fragment.position)
+    return Cursor(data, "fragment: content", fragment.position, False)
+
+
+def is_of_blocks(fragment: Fragment) -> bool:
+    return fragment.kind <= ZEROS
+
+
+def check_unit_of_blocks(fragment: Fragment) -> None:
+    most, length = LONGEST_UNIT, len(fragment.stored)
+    fragment.require(is_of_blocks(fragment), "kind")
+    if fragment.kind == PATTERN:
+        most, right = LONGEST_PATTERN, length == ALIGNMENT
+    elif fragment.kind == ZEROS:
+        most, right = LONGEST_ZEROS, length == 0
+    else:
+        fragment.require(fragment.kind <= 3, "kind")
+        right = 1 <= length <= fragment.count * DEVICE_BLOCK
+    fragment.require(right, "length")
+    fragment.require(1 <= fragment.count <= most, "count of blocks")
+
+
+@lru_cache(2 * LONGEST_UNIT)  # a unit may be the one of every other block among 32
+def read_unit(volume: Volume, fragment: Fragment) -> bytes:
+    """What all its blocks are, or each of them where they repeat the same."""
+    if fragment.kind == ZEROS:
+        return bytes(DEVICE_BLOCK)
+    if fragment.kind == PATTERN:
+        return fragment.stored * (DEVICE_BLOCK // ALIGNMENT)
+    length = fragment.count * DEVICE_BLOCK
+    if len(fragment.stored) == length:
+        return fragment.stored
+    return decode(DECODERS[fragment.kind], fragment.stored, length, "unit", fragment.position)
+
+
+def find_block(volume: Volume, block: int, position: int) -> Fragment:
+    fragment = read_fragment(volume, position)
+    check_unit_of_blocks(fragment)
+    fragment.require(0 <= block - fragment.block < fragment.count, f"not of block {block}")
+    return fragment
+
+
+def read_device_block(volume: Volume, block: int, position: int) -> bytes:
+    fragment = find_block(volume, block, position)
+    content = read_unit(volume, fragment)
+    if fragment.kind in (PATTERN, ZEROS):
+        return content
+    start = (block - fragment.block) * DEVICE_BLOCK
+    return content[start:start + DEVICE_BLOCK]
+
+
+# The log
+
+def read_extent(volume: Volume, position: int, number: int) -> Extent | None:
+    """None where there is no whole one of that number."""
+    if not lies_inside(volume, position, EXTENT) or position + EXTENT > volume.size:
+        return None
+    data = read_at(volume.file, position, EXTENT, volume.size, "extent")
+    extent = Cursor(data, "extent", position)
+    checksum = crc32c(volume.tag + position.to_bytes(8, "little") + data[4:])
+    if extent.fixed(4) != checksum:
+        return None
+    length, found = extent.fixed(4), extent.fixed(8)
+    if found != number:
+        return None
+    count, reserved, following = extent.fixed(2), extent.fixed(2), extent.fixed(4)
+    extent.require(reserved == 0, "reserved bytes")
+    extent.require(length <= LONGEST_EXTENT and lies_inside(volume, position, EXTENT + length), "length")
+    if count == 0:
+        extent.require(length == 0 and 1 <= following < volume.most, "next segment")
+        return Extent([], following << volume.bits)
+    extent.require(following == 0, "next segment")
+    if position + EXTENT + length > volume.size:
+        return None
+    fragments = read_fragments(volume, position + EXTENT, length, count)
+    return fragments and Extent(fragments, position + EXTENT + length)
+
+
+def read_fragments(volume: Volume, position: int, length: int, count: int) -> list[Fragment] | None:
+    """Those of an extent; None where one was not written whole."""
+    data = read_at(volume.file, position, length, volume.size, "extent")
+    cursor, fragments, between = Cursor(data, "extent", position), [], b""
+    try:
+        for _ in range(count):
+            fragments.append(take_fragment(volume, cursor))
+            between += cursor.take(-cursor.at % ALIGNMENT)
+    except FormatError:
+        return None
+    cursor.finish()
+    cursor.require(not any(between), "bytes between fragments")
+    return fragments
+
+
+def put_run(runs: list[Run], new: Run) -> None:
+    """In place of what those that are there say of the same blocks."""
+    first = bisect_right(runs, new.start, key=lambda run: run.end)
+    last = bisect_left(runs, new.end, key=lambda run: run.start)
+    before = [Run(run.start, new.start, run.position) for run in runs[first:last][:1]]
+    behind = [Run(new.end, run.end, run.position) for run in runs[first:last][-1:]]
+    runs[first:last] = [run for run in (*before, new, *behind) if run.start < run.end]
+
+
+def roll_forward(volume: Volume) -> list[Run]:
+    """What was written since the map was stored, in the order of the blocks."""
+    runs: list[Run] = []
+    position, number = volume.head, volume.next
+    while extent := read_extent(volume, position, number):
+        for fragment in extent.fragments:
+            if not is_of_blocks(fragment):
+                fragment.require(MAP_NODE <= fragment.kind <= USAGE_ROOT, "kind")
+                continue
+            check_unit_of_blocks(fragment)
+            end, place = fragment.block + fragment.count, fragment.position
+            fragment.require(end <= volume.blocks, "blocks beyond the device")
+            put_run(runs, Run(fragment.block, end, 0 if fragment.kind == ZEROS else place))
+        position, number = extent.after, number + 1
+    check_opening(volume, position, (number >> OPENING) + 1 << OPENING)
+    return runs
+
+
+def check_opening(volume: Volume, position: int, number: int) -> None:
+    """Where blocks were written after a later opening, its superblock is missed."""
+    while extent := read_extent(volume, position, number):
+        lost = any(map(is_of_blocks, extent.fragments))
+        require(not lost, "superblock of a later opening", position)
+        position, number = extent.after, number + 1
+
+
+# The map, and what it leads to
+
+def count_levels(blocks: int) -> int:
+    levels = 1
+    while FANOUT ** levels < blocks:
+        levels += 1
+    return levels
+
+
+def read_map_node(volume: Volume, position: int, level: int, number: int) -> list[int]:
+    content = read_packed(read_known(volume, position, MAP_NODE, number, level + 1))
+    position, positions = 0, []
+    for at in range(FANOUT):
+        position += content.signed()
+        content.require(0 <= position < 1 << 8 * PLACE_LENGTH, "position")
+        first = (number * FANOUT + at) * FANOUT ** level
+        content.require(position == 0 or first < volume.blocks, "blocks beyond the device")
+        positions.append(position * ALIGNMENT)
+    content.finish()
+    return positions
+
+
+def stored_places(volume: Volume, live: Counter, position: int, level: int,
+                  number: int = 0) -> Iterator[tuple[int, int]]:
+    """Block and position of each that the stored map has under a node; counts what it leads to."""
+    live[position >> volume.bits] += 1
+    for at, below in enumerate(read_map_node(volume, position, level, number)):
+        if below and level:
+            yield from stored_places(volume, live, below, level - 1, number * FANOUT + at)
+        elif below:
+            block = number * FANOUT + at
+            find_block(volume, block, below)
+            live[below >> volume.bits] += 1
+            yield block, below
+
+
+def has_block(runs: list[Run], block: int) -> bool:
+    at = bisect_right(runs, block, key=lambda run: run.start) - 1
+    return at >= 0 and block < runs[at].end
+
+
+def all_places(volume: Volume, live: Counter) -> Iterator[tuple[int, int]]:
+    """Block and position of each that is somewhere, in the order of the blocks."""
+    runs = roll_forward(volume)
+    places = ()
+    if volume.map:
+        places = stored_places(volume, live, volume.map, count_levels(volume.blocks) - 1)
+    stored = (place for place in places if not has_block(runs, place[0]))
+    written = ((block, run.position) for run in runs if run.position
+               for block in range(run.start, run.end))
+    return heapq.merge(stored, written)
+
+
+def filled_blocks(volume: Volume, live: Counter) -> Iterator[tuple[int, bytes]]:
+    for block, position in all_places(volume, live):
+        content = read_device_block(volume, block, position)
+        if any(content):
+            yield block, content
+
+
+# How full segments are
+
+def read_usage_page(volume: Volume, position: int, number: int) -> list[int]:
+    """How many blocks and nodes of each segment are still led to."""
+    content, live = read_packed(read_known(volume, position, USAGE_PAGE, number, 1)), []
+    for segment in range(number * FANOUT, (number + 1) * FANOUT):
+        written, led_to = content.varint(), content.varint()
+        content.require(led_to <= written, f"more in use than written in segment {segment}")
+        content.require(written == 0 or 1 <= segment < volume.segments, "segment that is none")
+        live.append(led_to)
+    content.finish()
+    return live
+
+
+def check_usage(volume: Volume, live: Counter) -> None:
+    """Compares what the stored map leads to with what is said of it."""
+    root, told = read_known(volume, volume.usage, USAGE_ROOT, 0, 1), Counter()
+    root.require(len(root.stored) % PLACE_LENGTH == 0, "length")
+    for number in range(len(root.stored) // PLACE_LENGTH):
+        start = number * PLACE_LENGTH
+        position = int.from_bytes(root.stored[start:start + PLACE_LENGTH], "little") * ALIGNMENT
+        if position:
+            counts = read_usage_page(volume, position, number)
+            told.update({number * FANOUT + at: count for at, count in enumerate(counts) if count})
+    for segment in sorted(live | told):
+        root.require(live[segment] == told[segment], f"use of segment {segment}")
+
+
+def run_line(blocks: Iterator[tuple[int, bytes]]) -> str:
+    digest, numbers = hashlib.sha256(), []
+    for number, content in blocks:
+        digest.update(content)
+        numbers[1:] = [number]
+    return f"{numbers[0]} {numbers[-1] - numbers[0] + 1} {digest.hexdigest()}"
+
+
+def volume_manifest(volume: Volume) -> str:
+    """Reads and verifies everything."""
+    live: Counter[int] = Counter()
+    numbered = enumerate(filled_blocks(volume, live))
+    # Neighbours are as far from their places in the order as each other.
+    runs = groupby(numbered, key=lambda it: it[1][0] - it[0])
+    lines = [run_line(block for _, block in run) for _, run in runs]
+    check_usage(volume, live)
+    return "\n".join([f"size {volume.blocks * DEVICE_BLOCK}", *lines]) + "\n"
+
+
+def check_volume(path: Path) -> str | None:
+    with path.open("rb") as file:
+        same = volume_manifest(open_volume(file)).encode() == path.with_suffix(".blocks").read_bytes()
+    return None if same else "another manifest"
+
+
 # The manifest, and what is compared with it
 
 def record_line(archive: Archive, record: Record) -> str:
@@ -2683,6 +3058,8 @@ def any_manifest(file: BinaryIO) -> str:
     header = file.read(HEADER)
     if header[12:13] == bytes([EVENTS_FILE]):
         return events_manifest(open_events(file))
+    if header[12:13] == bytes([VOLUME_FILE]):
+        return volume_manifest(open_volume(file))
     return manifest(open_archive(file))
 
 
@@ -2716,9 +3093,10 @@ def main(arguments: list[str]) -> int:
         case ["--check", folder]:
             return test_all(folder, {"*.fiche": compare, "streams/*.gz": check_index,
                                      "phrases/*.unit": check_phrases,
-                                     "events/*.fiche": check_events})
+                                     "events/*.fiche": check_events,
+                                     "volumes/*.fiche": check_volume})
         case ["--refuse", folder]:
-            return test_all(folder, {"*.fiche": refuse})
+            return test_all(folder, {"*.fiche": refuse, "volumes/*.fiche": refuse})
         case [name] if not name.startswith("-"):
             try:
                 with open(name, "rb") as file:

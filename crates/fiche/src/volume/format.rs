@@ -1,14 +1,15 @@
 //! # Volume
 //!
-//! A file of kind 5 is a block device that can be written. It starts with the header of every file, and ends
-//! anywhere: there is no trailer. All integers have the lengths that are given.
+//! A file of kind 5 is a block device that can be written. It starts with the header of every file, of which the guard means nothing here, and
+//! has no trailer: it is at least as long as its segments, and may be longer. All integers have the lengths that are given.
 //!
 //! The file is cut into segments of one length. Segment 0 holds the header and, at 4096, 8192, 12288 and 16384, the
 //! superblocks. All others hold the log: extents one behind the other, each at a multiple of eight bytes, from the
-//! start of the segment. What an extent says is never changed. To write a block of the device is to append it to the log,
+//! start of the segment. What an extent says is never changed; a segment is written anew from its start when the newest superblock needs nothing
+//! of it any more. To write a block of the device is to append it to the log,
 //! and to let the map lead there.
 //!
-//! A *position* of 5 bytes is an eighth of a position in the file, and 0 is none.
+//! A *position* of 5 bytes is an eighth of a position in the file, and 0 is none; one of 8 bytes is in bytes, and so is a position that a checksum covers. Tags are covered as their 4 bytes.
 //!
 //! # Superblock
 //!
@@ -23,8 +24,8 @@
 //! | 33 | 1 | codec | in which new units are stored: numbers as under "Codecs"; 0 to 3 |
 //! | 34 | 1 | level | of it, signed |
 //! | 35 | 1 | unit | how many blocks a new unit has at most: 1 to 32 |
-//! | 36 | 4 | most segments | how many there may be |
-//! | 40 | 4 | segments | how many there are |
+//! | 36 | 4 | most segments | how many there may be: at most as many as positions of 5 bytes reach, and no less than segments |
+//! | 40 | 4 | segments | how many there were, with segment 0; the log may have gone on in others since |
 //! | 44 | 4 | reserved | zero |
 //! | 48 | 8 | next | number of the next extent |
 //! | 56 | 8 | head | where it will lie |
@@ -33,7 +34,7 @@
 //! | 80 | 40 | reserved | zero |
 //!
 //! Generation `g` lies at 4096 and again at 12288 where `g` is even, else at 8192 and 16384. It is written once everything it
-//! leads to is durable, and the next one once it is.
+//! leads to is durable, and the next one once it is. One that is damaged, or has values that make no sense, is passed over.
 //!
 //! # Extent
 //!
@@ -42,13 +43,13 @@
 //! | pos | size | field | meaning |
 //! |---|---|---|---|
 //! | 0 | 4 | checksum | CRC-32C of the volume's tag, of its position as 8 bytes, and of bytes 4 to 23 |
-//! | 4 | 4 | length | of the fragments that follow: up to 2^20 |
+//! | 4 | 4 | length | of the fragments that follow, with the zeros behind the last one: up to 2^20; 0 in the last extent of a segment |
 //! | 8 | 8 | number | one more than that of the extent before |
 //! | 16 | 2 | fragments | how many; 0 in the last extent of a segment |
 //! | 18 | 2 | reserved | zero |
-//! | 20 | 4 | next segment | in the last extent of a segment: which one follows; else 0 |
+//! | 20 | 4 | next segment | in the last extent of a segment: which one follows, less than the most segments there may be; else 0 |
 //!
-//! Fragments stand at multiples of eight bytes, and what is between them is zero. The extent behind one starts at the next
+//! An extent lies within one segment, and so that there is room for the last one behind it. Fragments stand at multiples of eight bytes, and what is between them is zero. The extent behind one starts at the next
 //! multiple of eight.
 //!
 //! The upper 24 bits of a number count how often the volume was opened for writing, the others extents since then.
@@ -61,33 +62,41 @@
 //! | 4 | 5 | block | number of the first one |
 //! | 9 | 3 | count | how many blocks it stands for |
 //! | 12 | 3 | length | of the stored bytes, which follow |
-//! | 15 | 1 | kind | 0 to 3: a unit of blocks in this codec; 16: up to 4096 blocks that repeat the stored eight bytes; 17: blocks of zeros, nothing stored; 32: a node of the map; 33: a usage page; 34: the usage root |
+//! | 15 | 1 | kind | 0 to 3: a unit of blocks in this codec; 16: up to 4096 blocks that repeat the stored eight bytes; 17: blocks of zeros, nothing stored, to which no map leads; 32: a node of the map; 33: a usage page; 34: the usage root |
+//!
+//! A unit has up to 32 blocks. It is stored in codec 0 where it does not shrink, whatever the codec of the volume is. A fragment may reach beyond the
+//! end of a device that became shorter: blocks there are none.
 //!
 //! # Node of the map
 //!
 //! The map is a tree of nodes, each with 1024 positions. Those of level 0 lead to fragments: the first node to those of the blocks 0 to
 //! 1023, and so on. Those of level 1 lead to the nodes of level 0, and so on up to the root, the one node of
-//! its level; there are as many levels as the blocks of the device take. *block* is the number of the node in its level, *count* its level and 1.
+//! its level; there are as many levels as the blocks of the device take: the fewest, and one at least, of which 1024 to the power of their number is no less. 0 leads nowhere: to
+//! blocks of zeros, or to a node of nothing. *block* is the number of the node in its level, *count* its level plus 1.
 //!
 //! Its content is 1024 differences, each a signed varint: a position less the one before. It is stored as
-//! two bytes with its length and one Zstandard frame as under "Codecs", or as two bytes of 0 and the content.
+//! two bytes with the length of the content and one Zstandard frame as under "Codecs", or as two bytes of 0 and the content.
 //!
 //! # Usage page
 //!
 //! *block* is its number, *count* 1. Its content, stored like that of a node, is 1024 pairs of varints, for the segments from
 //! 1024 times its number on: how many blocks and nodes were written to the segment, and how many of them the map
-//! still leads to. A page whose segments have none is not there.
+//! still leads to: the map that the superblock has, one for each block and for each node of any level. Usage pages and the root are not counted. A page whose segments have none is not there.
 //!
 //! # Usage root
 //!
-//! *block* is 0, *count* 1. The stored bytes are the positions of all usage pages, 5 bytes each, 0 for those that are not there.
+//! *block* is 0, *count* 1. The stored bytes are the positions of all usage pages, 5 bytes each, 0 for those that are not there; behind the last that is there none follow.
 //!
 //! # Opening a volume
 //!
 //! Extents are read from the head of the superblock on, as long as each has the next number and all its checksums are right, and
 //! what their units say replaces what the map says. The first extent that is not right ends the log: it was not whole when
-//! the machine stopped, and what is behind it was not flushed. (Where there are, from that place on, extents of the next opening
-//! with blocks in them, the superblock of that opening was damaged, and a reader says so.) Then a superblock is written with a number
+//! the machine stopped, and what is behind it was not flushed. (So a log that is damaged later ends there as well.) Nodes and usage in it were for a superblock that was not written any more, and mean nothing.
+//!
+//! Where the log ends there may be extents of the next opening, the first of which has a number of which the upper 24 bits are one more and the others 0: nodes and usage, which are written before
+//! the superblock. Where there are blocks among them the superblock of that opening was damaged, and a reader says so.
+//!
+//! Then a superblock is written with a number
 //! that counts one more opening: what is left over behind the head is never taken for a part of the log.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
