@@ -85,7 +85,8 @@ pub fn import(args: &Import) -> Result<(), Failed> {
         return Err(Failed::usage(format!("{size} are too little for an image of {len}")));
     }
     let volume = Arc::new(args.packing.create(&args.file, size)?);
-    ui::set_aside(Some(args.file.clone()));
+    let is_device = super::is_device(&args.file);
+    ui::set_aside((!is_device).then(|| args.file.clone()));
     let copied = match &format {
         None => fill(&image, len, &volume, args),
         Some(format) => serve_to(Nbd::default().device("", volume.clone()), |url| {
@@ -101,7 +102,7 @@ pub fn import(args: &Import) -> Result<(), Failed> {
     let flushed = copied.and_then(|()| volume.flush().map_err(|e| Failed::at(&args.file, e)));
     drop(volume);
     ui::set_aside(None);
-    if flushed.is_err() {
+    if flushed.is_err() && !is_device {
         // Half a disk is of no use.
         let _ = std::fs::remove_file(&args.file);
     }

@@ -3,7 +3,7 @@
 mod image;
 mod serve;
 
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub enum Verb {
 #[command(after_help = "Example:\n  fiche volume create disk.fiche --size 10G\n  \
 fiche volume serve disk.fiche --nbd /tmp/disk &\n  qemu-img info 'nbd+unix:///?socket=/tmp/disk'")]
 pub struct Create {
-    /// The file to make; there must be none
+    /// The file to make; there must be none. Or a block device that begins with a MiB of zeros
     file: PathBuf,
     /// How long the disk is, whatever it takes: a multiple of 4K
     #[arg(long, short, value_parser = parse)]
@@ -141,14 +141,19 @@ impl Packing {
         if let Some(capacity) = self.capacity {
             options = options.capacity(capacity);
         }
-        let device = FileDevice::create(file).map_err(at)?;
-        let made = Volume::create(device, options);
-        if made.is_err() {
+        let is_device = is_device(file);
+        let device = if is_device { FileDevice::open(file) } else { FileDevice::create(file) };
+        let made = Volume::create(device.map_err(at)?, options);
+        if made.is_err() && !is_device {
             // It was not there before.
             let _ = std::fs::remove_file(file);
         }
         made.map_err(at)
     }
+}
+
+fn is_device(file: &Path) -> bool {
+    std::fs::metadata(file).is_ok_and(|meta| meta.file_type().is_block_device())
 }
 
 fn create(args: &Create) -> Result<(), Failed> {
@@ -212,11 +217,12 @@ fn trim(args: &Trim) -> Result<(), Failed> {
     let volume = args.open.open(&args.file)?;
     volume.trim().map_err(at)?;
     drop(volume);
+    if is_device(&args.file) {
+        return Ok(());
+    }
     let after = taken(&args.file)?;
-    ui::print(
-        format!("{} of {} were given back\n", show(before.saturating_sub(after)), show(before))
-            .as_bytes(),
-    )
+    let given = show(before.saturating_sub(after));
+    ui::print(format!("{given} of {} were given back\n", show(before)).as_bytes())
 }
 
 /// Bytes that a file takes on its file system.

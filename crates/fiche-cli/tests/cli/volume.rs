@@ -246,6 +246,39 @@ fn volumes_become_longer_and_shorter_and_give_back_what_they_do_not_need() {
 }
 
 #[test]
+fn a_volume_may_lie_on_a_block_device() {
+    let place = Place::new();
+    std::fs::File::create(place.path("below")).unwrap().set_len(32 << 20).unwrap();
+    let below = place.path("below");
+    let attached = Command::new("losetup").args(["--find", "--show"]).arg(&below).output();
+    let device = attached.ok().filter(|output| output.status.success());
+    let Some(device) = device.map(|output| String::from_utf8(output.stdout).unwrap()) else {
+        println!("SKIP: losetup cannot make a disk here");
+        return;
+    };
+    let device = device.trim();
+    let all = || {
+        place.ok(&["volume", "create", device, "--size", "64M"]);
+        assert!(ok(&place, &["volume", "check", device]).contains("0 units"));
+        // It is nobody's to remove, and what is there is not written over.
+        fails(&place, 2, &["volume", "create", device, "--size", "64M"], "there is something");
+        std::fs::write(place.path("image"), vec![b'x'; 1 << 20]).unwrap();
+        let server = Served::new(&place, device);
+        if !io(&place, &["write -P 9 0 3M", "flush", "read -P 9 0 3M"]) {
+            return;
+        }
+        assert_eq!(server.end("-TERM"), Some(0));
+        place.ok(&["volume", "trim", device]);
+        place.ok(&["volume", "export", device, "image", "--force"]);
+        let image = std::fs::read(place.path("image")).unwrap();
+        assert!(image.len() == 64 << 20 && image[..3 << 20].iter().all(|&byte| byte == 9));
+    };
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(all));
+    assert!(runs("losetup", &["-d", device]));
+    done.unwrap();
+}
+
+#[test]
 fn archives_and_streams_are_served_for_reading() {
     let place = Place::new();
     std::fs::write(place.path("text"), vec![b'x'; 100_000]).unwrap();

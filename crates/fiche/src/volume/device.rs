@@ -130,6 +130,16 @@ impl Device for FileDevice {
         }
     }
 
+    /// A block device is always as long as it is: on an empty one the first MiB is zero.
+    fn is_empty(&self) -> io::Result<bool> {
+        if self.is_file {
+            return self.len().map(|len| len == 0);
+        }
+        let mut start = vec![0; (1 << 20).min(self.len) as usize];
+        self.read_at(0, &mut start)?;
+        Ok(start.iter().all(|&byte| byte == 0))
+    }
+
     fn punch(&self, range: Range<u64>) -> io::Result<()> {
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match fallocate(&self.file, how, range.start, range.end - range.start) {

@@ -145,7 +145,9 @@ impl Volume {
     pub fn create(device: impl Device + 'static, options: Options) -> Result<Volume> {
         let mut superblock = options.superblock()?;
         if !device.is_empty()? {
-            return Err(Error::invalid("there is something on this device already"));
+            return Err(Error::invalid(
+                "there is something on this device already: its first MiB is not zero",
+            ));
         }
         superblock.tag = fresh_tag();
         let first = u64::from(superblock.segments) << superblock.segment_bits;
