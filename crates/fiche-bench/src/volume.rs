@@ -393,7 +393,9 @@ fn measure(disk: &Disk, load: (&'static str, &str, usize), args: &Args) -> Resul
 fn middle(of: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = of.collect();
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
+    let at = |i: usize| values.get(i).copied().unwrap_or(0.0);
+    // Of an even number of them between the two in the middle.
+    (at(values.len() / 2) + at(values.len().saturating_sub(1) / 2)) / 2.0
 }
 
 pub fn bench(args: &Args) -> Result<()> {
