@@ -114,6 +114,8 @@ impl Map {
     /// told where nodes were that are not needed any more.
     pub fn resize(&mut self, blocks: u64, load: Load<'_>, each: &mut dyn FnMut(u64)) -> Result<()> {
         let levels = levels(blocks);
+        // Nobody looks behind the end, also if this fails.
+        self.blocks = self.blocks.min(blocks);
         while self.levels > levels {
             let top = self.top();
             let child = self.stored((top.0 - 1, 0), load)?;

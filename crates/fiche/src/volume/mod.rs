@@ -176,10 +176,12 @@ impl WriteAt for Volume {
     }
 
     fn run_at(&self, offset: u64) -> Result<(u64, bool)> {
-        within(offset, 1, self.len())?;
         let load = self.load();
-        let (blocks, is_zero) = self.map().run(offset / BLOCK as u64, &load)?;
-        let end = (offset / BLOCK as u64 + blocks).min(self.blocks()) * BLOCK as u64;
+        let mut map = self.map();
+        let len = map.blocks() * BLOCK as u64;
+        within(offset, 1, len)?;
+        let (blocks, is_zero) = map.run(offset / BLOCK as u64, &load)?;
+        let end = ((offset / BLOCK as u64 + blocks) * BLOCK as u64).min(len);
         Ok((end - offset, is_zero))
     }
 

@@ -169,14 +169,20 @@ impl Volume {
         self.check_zero(blocks, before)?;
         // Nodes of nothing are told by those above from here on, and what is in memory is what is stored.
         self.checkpoint(&mut log)?;
+        // Half done, what was written next would be in the log of a device of another length.
+        let poison = |_: &Error| self.is_poisoned.store(true, Ordering::Release);
+        self.set_blocks(&mut log, blocks, most).inspect_err(poison)
+    }
+
+    fn set_blocks(&self, log: &mut Log, blocks: u64, most: u32) -> Result<()> {
         let load = self.load();
         let space = &mut log.space;
         self.map().resize(blocks, &load, &mut |entry| space.remove(entry))?;
         self.blocks.store(blocks, Ordering::Release);
         log.space.set_most(most);
         (log.superblock.blocks, log.superblock.most_segments) = (blocks, most);
-        self.keep_room(&mut log)?;
-        self.checkpoint(&mut log)
+        self.keep_room(log)?;
+        self.checkpoint(log)
     }
 
     /// Refuses to cut off blocks that are not zero.

@@ -307,3 +307,48 @@ fn what_reaches_beyond_the_end_is_cleaned_and_found_again() {
     let bytes = device.bytes();
     assert!(bytes[1 << 16..2 << 16].iter().all(|&byte| byte == 0));
 }
+
+#[test]
+fn a_device_that_fails_while_it_is_resized_leaves_it_as_it_was_or_as_it_is_to_be() {
+    let (short, long) = (1000 * BLOCK as u64, 3000 * BLOCK as u64);
+    let mut outcomes = [0, 0];
+    for fault in 0..60 {
+        let device = TracedDevice::default();
+        let options = Options::new(if fault % 2 == 0 { short } else { long }).segment_bits(16);
+        let volume = Volume::create(device.clone(), options).unwrap();
+        let text = Random(fault).text(9 * BLOCK);
+        volume.write_at(BLOCK as u64, &text).unwrap();
+        volume.flush().unwrap();
+        let [writes, _, syncs, allocations] = device.calls();
+        let which = fault / 8;
+        device.set_fault(Some(match fault / 2 % 4 {
+            0 => Fault::Write(writes + which),
+            1 => Fault::Sync(syncs + which),
+            2 => Fault::Read(device.calls()[1] + which),
+            _ => Fault::Allocate(allocations + which),
+        }));
+        let wanted = if fault % 2 == 0 { long } else { short };
+        let resized = volume.resize(wanted, None);
+        // Whoever writes on is refused, or finds it as long as it says.
+        let wrote = volume.write_at(volume.len() - BLOCK as u64, &text[..BLOCK]);
+        let _ = volume.run_at(volume.len() - 1);
+        let _ = volume.flush();
+        let stopped = TracedDevice::holding(device.bytes());
+        device.set_fault(None);
+        let found = Volume::open(stopped).unwrap();
+        assert!(found.len() == short || found.len() == long);
+        if resized.is_ok() {
+            assert_eq!(found.len(), wanted, "{fault}");
+        }
+        outcomes[usize::from(resized.is_ok())] += 1;
+        let mut piece = vec![0; text.len()];
+        found.read_at(BLOCK as u64, &mut piece).unwrap();
+        assert!(piece == text, "{fault}");
+        if wrote.is_ok() {
+            found.read_at(found.len() - BLOCK as u64, &mut piece[..BLOCK]).unwrap();
+            assert!(piece[..BLOCK] == text[..BLOCK], "{fault}");
+        }
+        check(&found);
+    }
+    assert!(outcomes.iter().all(|&times| times > 5), "{outcomes:?}");
+}
