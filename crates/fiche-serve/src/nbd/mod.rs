@@ -115,7 +115,7 @@ impl Nbd {
     /// Begins to serve, on threads of its own.
     ///
     /// # Errors
-    /// [`Error::Io`] when nobody may listen there, or somebody does.
+    /// [`Error::Io`](fiche::Error::Io) when nobody may listen there, or somebody does.
     pub fn listen(self, address: &Address) -> Result<Server> {
         let listener = match address {
             Address::Unix(path) => {
