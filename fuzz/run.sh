@@ -17,12 +17,12 @@ RUSTFLAGS="--cfg fuzzing -Ccodegen-units=4 -Cpasses=sancov-module
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares" \
     cargo build --quiet --release --target "$target"
-for name in archive sections codecs codings models split inflate streams phrases events volume nbd; do
+for name in archive sections codecs codings models split inflate streams phrases events volume history nbd; do
     mkdir -p "../target/fuzz/corpus/$name"
     log=../target/fuzz/$name.log
     # What these take is no file, and short.
     more=
-    case $name in volume | nbd) more='-len_control=0 -max_len=800' ;; esac
+    case $name in volume | history | nbd) more='-len_control=0 -max_len=800' ;; esac
     # shellcheck disable=SC2086
     if "../target/fuzz/$target/release/$name" "../target/fuzz/corpus/$name" ../golden/v1 ../golden/v1/streams ../golden/v1/phrases ../golden/bad \
         -max_total_time="$seconds" -max_len=20000 $more -rss_limit_mb=2048 -timeout=20 \

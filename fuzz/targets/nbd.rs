@@ -61,7 +61,8 @@ impl WriteAt for Memory {
 fn server() -> &'static (Server, PathBuf) {
     static SERVER: OnceLock<(Server, PathBuf)> = OnceLock::new();
     SERVER.get_or_init(|| {
-        let path = std::env::temp_dir().join(format!("fiche-fuzz-{}", std::process::id()));
+        // One that nobody listens to any more is replaced.
+        let path = std::env::temp_dir().join("fiche-fuzz-nbd");
         let memory = Arc::new(Memory(Mutex::new(vec![3; LEN])));
         let server = Nbd::default().device("", memory.clone()).source("only-read", memory);
         (server.listen(&Address::Unix(path.clone())).expect("listening"), path)
