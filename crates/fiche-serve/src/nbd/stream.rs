@@ -2,9 +2,9 @@
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -43,10 +43,14 @@ impl Listener {
             Listener::Unix(listener) => listener.as_fd(),
             Listener::Tcp(listener) => listener.as_fd(),
         };
-        let time = Timespec::try_from(time).ok();
-        poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], time.as_ref())
-            .is_ok_and(|count| count > 0)
+        is_ready(fd, time)
     }
+}
+
+fn is_ready(fd: BorrowedFd<'_>, time: Duration) -> bool {
+    let time = Timespec::try_from(time).ok();
+    poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], time.as_ref())
+        .is_ok_and(|count| count > 0)
 }
 
 /// One end of a connection.
@@ -106,6 +110,22 @@ pub(super) struct Input {
 }
 
 impl Input {
+    /// Whether something comes within some time, looked for without sleeping.
+    pub fn spin(&self, time: Duration) -> bool {
+        let fd = match self.from.get_ref() {
+            Stream::Unix(stream) => stream.as_fd(),
+            Stream::Tcp(stream) => stream.as_fd(),
+        };
+        let begun = Instant::now();
+        while begun.elapsed() < time {
+            if is_ready(fd, Duration::ZERO) {
+                return true;
+            }
+            rustix::thread::sched_yield();
+        }
+        false
+    }
+
     pub fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let mut bytes = [0; N];
         self.from.read_exact(&mut bytes)?;
