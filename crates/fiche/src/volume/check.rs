@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::error::{Error, Result};
 use crate::volume::format::{ALIGN, BLOCK, FAN, FAN_BITS};
 use crate::volume::log::Log;
+use crate::volume::read::read_unit;
 use crate::volume::{Volume, Work, locked};
 
 /// What [`Volume::check`] found.
@@ -70,7 +71,7 @@ impl Volume {
                 *used.entry(log.space.segment(entry)).or_default() += run.len() as u32;
                 checked.blocks += run.len() as u64;
                 let buf = &mut buf[..run.len() * BLOCK];
-                match self.read_unit(start, entry, buf, &mut work) {
+                match read_unit(self.from(), start, entry, buf, &mut work) {
                     Ok((block, len)) => {
                         // Where blocks in its middle were written again it comes more than once.
                         let mut is_first = true;

@@ -43,6 +43,27 @@ pub(super) struct From<'a> {
     pub tag: u32,
     /// Length of a segment, as a power of two.
     pub bits: u8,
+    /// What was read already.
+    pub ahead: Ahead<'a>,
+}
+
+/// Bytes of a device that were read together, from a position on.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Ahead<'a> {
+    pub pos: u64,
+    pub bytes: &'a [u8],
+}
+
+impl From<'_> {
+    fn read(&self, pos: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let Ahead { pos: start, bytes: ahead } = self.ahead;
+        let skip = pos.checked_sub(start).map_or(usize::MAX, |skip| skip as usize);
+        match ahead.get(skip..).and_then(|ahead| ahead.get(..bytes.len())) {
+            Some(ahead) => bytes.copy_from_slice(ahead),
+            None => self.device.read_at(pos, bytes)?,
+        }
+        Ok(())
+    }
 }
 
 /// Reads and verifies the fragment at a position that something leads to: the whole of it, head included.
@@ -52,9 +73,9 @@ pub(super) fn read_fragment(
     guess: usize,
     bytes: &mut Vec<u8>,
 ) -> Result<FragmentHead> {
-    let From { device, tag, bits } = from;
+    let From { tag, bits, .. } = from;
     let corrupt = || Error::Corrupt { what: "fragment", at: Place::Pos(pos) };
-    let read = |pos: u64, bytes: &mut [u8]| match device.read_at(pos, bytes) {
+    let read = |pos: u64, bytes: &mut [u8]| match from.read(pos, bytes) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(corrupt()),
         other => Ok(other?),
     };
@@ -126,7 +147,8 @@ impl Volume {
     }
 
     pub(super) fn from(&self) -> From<'_> {
-        From { device: &*self.device, tag: self.packing.tag, bits: self.bits }
+        let ahead = Ahead::default();
+        From { device: &*self.device, tag: self.packing.tag, bits: self.bits, ahead }
     }
 
     /// Writes an extent to the end of the log, and returns where it lies.

@@ -100,6 +100,7 @@ struct Work {
     scratch: Scratch,
     stored: Vec<u8>,
     room: Vec<u8>,
+    together: Vec<u8>,
 }
 
 /// What [`Flushes`] waits with; a test that tries all orders has its own.

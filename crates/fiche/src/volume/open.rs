@@ -19,7 +19,7 @@ use crate::volume::format::{
     ALIGN, BLOCK, EPOCH_SHIFT, EXTENT_HEAD, ExtentHead, FAN_BITS, FragmentHead, Kind, MAX_EXTENT,
     MAX_UNIT, SEGMENT_BITS, SUPERBLOCK_LEN, SUPERBLOCKS, Superblock,
 };
-use crate::volume::log::{From, Log, check_codec, read_meta};
+use crate::volume::log::{Ahead, From, Log, check_codec, read_meta};
 use crate::volume::map::{Map, NODE_MEMORY};
 use crate::volume::room::{MOST_DIRTY, check_len, most_segments};
 use crate::volume::space::{Space, parse_root};
@@ -403,7 +403,8 @@ pub(super) fn read_usage(
     superblock: &Superblock,
     space: &mut Space,
 ) -> Result<Vec<u64>> {
-    let from = From { device, tag: superblock.tag, bits: superblock.segment_bits };
+    let ahead = Ahead::default();
+    let from = From { device, tag: superblock.tag, bits: superblock.segment_bits, ahead };
     let pos = superblock.usage;
     let root = read_meta(from, pos, (Kind::UsageRoot, 0, 1))?;
     let corrupt = || Error::Corrupt { what: "usage root", at: Place::Pos(pos) };

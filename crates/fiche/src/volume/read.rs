@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::{Error, Place as At, Result};
 use crate::io::within;
 use crate::volume::format::{ALIGN, BLOCK, FRAGMENT_HEAD};
-use crate::volume::log::read_fragment;
+use crate::volume::log::{Ahead, From, read_fragment};
 use crate::volume::unit::unpack;
 use crate::volume::{Volume, Work};
 
@@ -70,25 +70,75 @@ impl Volume {
 
     fn read_blocks(&self, first: u64, buf: &mut [u8], work: &mut Work) -> Result<()> {
         let places = self.places(first, buf.len() / BLOCK)?;
-        let mut at = 0;
-        for run in places.chunk_by(|a, b| a == b) {
-            let piece = &mut buf[at * BLOCK..(at + run.len()) * BLOCK];
-            self.read_run(first + at as u64, run[0], piece, work)?;
-            at += run.len();
+        let runs: Vec<&[Place]> = places.chunk_by(|a, b| a == b).collect();
+        let mut bytes = std::mem::take(&mut work.together);
+        let (mut block, mut rest, mut runs) = (first, buf, &runs[..]);
+        while !runs.is_empty() {
+            let (now, later) = runs.split_at(self.read_together(runs, &mut bytes));
+            let ahead = Ahead { pos: now[0][0].entry * ALIGN, bytes: &bytes };
+            for run in now {
+                let (piece, after) = rest.split_at_mut(run.len() * BLOCK);
+                self.read_run(block, run[0], piece, ahead, work)?;
+                block += run.len() as u64;
+                rest = after;
+            }
+            runs = later;
         }
+        work.together = bytes;
         Ok(())
     }
 
+    /// Reads the first of these runs, and those that lie behind it, at once where there are more than one. Returns how many these
+    /// are.
+    fn read_together(&self, runs: &[&[Place]], bytes: &mut Vec<u8>) -> usize {
+        const MOST: u64 = 256 << 10;
+        /// Between them there may be the heads of extents, and what is dead by now.
+        const NEAR: u64 = 4096;
+        let start = runs[0][0].entry * ALIGN;
+        let segment_end = ((start >> self.bits) + 1) << self.bits;
+        let (mut last, mut near, mut end) = (start, start + (runs[0].len() * BLOCK) as u64, start);
+        let follow = runs[1..].iter().take_while(|run| {
+            let (pos, len) = (run[0].entry * ALIGN, run.len() * BLOCK);
+            if pos == 0 {
+                // Zeros lie nowhere.
+                return true;
+            }
+            let its_end = (pos + guess(len) as u64).min(segment_end);
+            let is_near = pos > last && pos <= near + NEAR && pos < segment_end;
+            if start == 0 || !is_near || its_end - start > MOST {
+                return false;
+            }
+            (last, near, end) = (pos, pos + len as u64, its_end);
+            true
+        });
+        let count = 1 + follow.count();
+        bytes.resize((end - start) as usize, 0);
+        if end > start && self.device.read_at(start, bytes).is_err() {
+            // What cannot be read is found when each is read alone.
+            bytes.clear();
+        }
+        count
+    }
+
     /// Fills `buf` with blocks that lie in one fragment.
-    fn read_run(&self, first: u64, place: Place, buf: &mut [u8], work: &mut Work) -> Result<()> {
+    fn read_run(
+        &self,
+        first: u64,
+        place: Place,
+        buf: &mut [u8],
+        ahead: Ahead<'_>,
+        work: &mut Work,
+    ) -> Result<()> {
         /// The segment may have been cleaned and written again in the meantime: how often in one read at most.
         const TIMES: usize = 100;
-        let (mut place, mut is_same) = (place, false);
+        let (mut place, mut is_same, mut ahead) = (place, false, ahead);
         for _ in 0..TIMES {
-            let damage = match self.read_place(first, place, buf, work) {
+            let damage = match self.read_place(first, place, buf, ahead, work) {
                 Err(error @ Error::Corrupt { .. }) => error,
                 other => return other,
             };
+            // From now on what is there now.
+            ahead = Ahead::default();
             let now = self.places(first, buf.len() / BLOCK)?;
             let was_same = is_same;
             is_same = now.iter().all(|now| *now == place);
@@ -99,7 +149,7 @@ impl Volume {
             if now.iter().any(|other| *other != now[0]) {
                 // They are not together any more.
                 for (i, (block, &place)) in buf.chunks_exact_mut(BLOCK).zip(&now).enumerate() {
-                    self.read_run(first + i as u64, place, block, work)?;
+                    self.read_run(first + i as u64, place, block, ahead, work)?;
                 }
                 return Ok(());
             }
@@ -109,7 +159,14 @@ impl Volume {
     }
 
     /// The same from what is kept decoded, if it is there.
-    fn read_place(&self, first: u64, place: Place, buf: &mut [u8], work: &mut Work) -> Result<()> {
+    fn read_place(
+        &self,
+        first: u64,
+        place: Place,
+        buf: &mut [u8],
+        ahead: Ahead<'_>,
+        work: &mut Work,
+    ) -> Result<()> {
         let Place { entry, turn } = place;
         // Whole units are not kept.
         let may_be_part = buf.len() < self.packing.unit * BLOCK && entry > 0;
@@ -124,7 +181,8 @@ impl Volume {
             return Ok(());
         }
         work.room.clear();
-        let (block, _) = self.read_unit(first, entry, buf, work)?;
+        let from = From { ahead, ..self.from() };
+        let (block, _) = read_unit(from, first, entry, buf, work)?;
         if may_be_part && !work.room.is_empty() {
             let bytes = std::mem::take(&mut work.room);
             let weight = bytes.len() as u64;
@@ -134,35 +192,38 @@ impl Volume {
         }
         Ok(())
     }
+}
 
-    /// Fills `buf` with blocks of the fragment where this entry leads, if it is theirs. Returns its first block, and how
-    /// many bytes it takes.
-    pub(super) fn read_unit(
-        &self,
-        first: u64,
-        entry: u64,
-        buf: &mut [u8],
-        work: &mut Work,
-    ) -> Result<(u64, u64)> {
-        if entry == 0 {
-            buf.fill(0);
-            return Ok((first, 0));
-        }
-        let pos = entry * ALIGN;
-        let corrupt = || Error::Corrupt { what: "fragment", at: At::Pos(pos) };
-        // Most shrink to less than five eighths; for others a second read follows.
-        let guess = FRAGMENT_HEAD + (buf.len() / 8 * 5).max(BLOCK / 2);
-        let Work { scratch, stored, room } = work;
-        let head = read_fragment(self.from(), pos, guess, stored)?;
-        let skip = first.checked_sub(head.block).ok_or_else(corrupt)? as usize;
-        if skip + buf.len() / BLOCK > head.count as usize {
-            return Err(corrupt());
-        }
-        let stored = &stored[FRAGMENT_HEAD..][..head.len as usize];
-        unpack(&head, stored, skip, buf, room, scratch).map_err(|error| match error {
-            Error::Corrupt { .. } => corrupt(),
-            other => other,
-        })?;
-        Ok((head.block, head.stored_len() as u64))
+/// Bytes that blocks take as a rule, head included: most shrink to less than five eighths, and for others a second read follows.
+fn guess(len: usize) -> usize {
+    FRAGMENT_HEAD + (len / 8 * 5).max(BLOCK / 2)
+}
+
+/// Fills `buf` with blocks of the fragment where this entry leads, if it is theirs. Returns its first block, and how
+/// many bytes it takes.
+pub(super) fn read_unit(
+    from: From<'_>,
+    first: u64,
+    entry: u64,
+    buf: &mut [u8],
+    work: &mut Work,
+) -> Result<(u64, u64)> {
+    if entry == 0 {
+        buf.fill(0);
+        return Ok((first, 0));
     }
+    let pos = entry * ALIGN;
+    let corrupt = || Error::Corrupt { what: "fragment", at: At::Pos(pos) };
+    let Work { scratch, stored, room, .. } = work;
+    let head = read_fragment(from, pos, guess(buf.len()), stored)?;
+    let skip = first.checked_sub(head.block).ok_or_else(corrupt)? as usize;
+    if skip + buf.len() / BLOCK > head.count as usize {
+        return Err(corrupt());
+    }
+    let stored = &stored[FRAGMENT_HEAD..][..head.len as usize];
+    unpack(&head, stored, skip, buf, room, scratch).map_err(|error| match error {
+        Error::Corrupt { .. } => corrupt(),
+        other => other,
+    })?;
+    Ok((head.block, head.stored_len() as u64))
 }
