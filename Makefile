@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV = target/venv
 
-.PHONY: demo test install lint unit features second-reader c install-c python wheel fuzz soak miri bench bench-deflate bench-rlz bench-archive bench-advise bench-remote bench-files bench-streams bench-extract bench-events bench-pages bench-volume bench-counts bless clean
+.PHONY: demo test install lint unit features second-reader c install-c python wheel fuzz soak miri bench bench-deflate bench-rlz bench-archive bench-advise bench-remote bench-files bench-streams bench-extract bench-events bench-pages bench-volume bench-cleaning bench-counts bless clean
 
 demo:
 	cargo build --release -p fiche-cli
@@ -153,6 +153,10 @@ bench-events:
 # Codecs on pages and in one buffer, beside the C library of LZ4 and copies: DATA is a list of files and folders, each a data set.
 bench-pages:
 	cargo run --release --quiet -p fiche-bench -- pages $(DATA) --generated $(ARGS) -o crates/fiche-bench/results
+
+# Full volumes: what is written below, what writers notice, a day of use. Ten minutes.
+bench-cleaning:
+	cargo run --release --quiet -p fiche-bench -- cleaning $(ARGS) -o crates/fiche-bench/results/cleaning
 
 # Disks by fio: volumes, files by QEMU's server, file systems that compress. Needs root, 40 GB and half an hour.
 bench-volume:

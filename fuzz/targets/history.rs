@@ -193,9 +193,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         .segment_bits(16)
         .codec(codecs[usize::from(how % 4)])
         .unit([1, 2, 4, 8][usize::from(how / 4 % 4)] * BLOCK);
-    // The least that there may be is twenty segments, of which the cleaner keeps some.
+    // The least that there may be is twenty-two segments, of which the cleaner keeps some.
     if room % 4 > 0 {
-        options = options.capacity((20 + u64::from(room / 4)) * SEGMENT);
+        options = options.capacity((22 + u64::from(room / 4)) * SEGMENT);
     }
     let device = TracedDevice::default();
     let volume = Volume::create(device.clone(), options).expect("a volume");
@@ -239,6 +239,16 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
                 history.volume().trim().expect("trimming");
                 history.end(0..0);
                 history.is_durable();
+            }
+            10 => {
+                history.begin();
+                for _ in 0..1 + value % 8 {
+                    // Where there is no room, nothing is done.
+                    if !history.volume().tend(value > 15).expect("tending") {
+                        break;
+                    }
+                }
+                history.end(0..0);
             }
             5 => {
                 let blocks = 1 + place as u64 % MOST_BLOCKS;

@@ -10,6 +10,7 @@
 mod advise;
 mod archive;
 mod baskets;
+mod cleaning;
 mod counts;
 mod engine;
 mod engines;
@@ -64,6 +65,8 @@ enum Command {
     Advise(advise::Args),
     /// Disks by fio: volumes, plain files, file systems that compress
     Volume(volume::Args),
+    /// Volumes that are full: what is written below for each byte, what writers notice, and a day of use
+    Cleaning(cleaning::Args),
     /// Serves zeros as a network block device
     #[command(hide = true)]
     ServeNull(volume::NullArgs),
@@ -98,6 +101,7 @@ fn main() -> std::process::ExitCode {
         Command::Advise(args) => advise::run(&args),
         Command::Counts(args) => counts::run(&args),
         Command::Volume(args) => volume::bench(&args),
+        Command::Cleaning(args) => cleaning::bench(&args),
         Command::ServeNull(args) => volume::serve_null(&args),
         Command::CountWorker(args) => counts::work(&args),
         Command::Worker(args) => worker::run(&args),

@@ -2647,6 +2647,7 @@ class Volume:
     head: int
     map: int
     usage: int
+    second_head: int  # 0 for nowhere
 
 
 @dataclass(frozen=True)
@@ -2704,9 +2705,12 @@ def read_superblock(file: BinaryIO, size: int, superblock: Cursor) -> Volume:
     most, segments, reserved = (superblock.fixed(4) for _ in range(3))
     superblock.require(1 < segments <= most and segments << bits <= size, "count of segments")
     volume = Volume(file, size, tag, blocks, bits, most, segments,
-                    *(superblock.fixed(8) for _ in range(4)))
-    superblock.require(reserved == 0 and not any(superblock.take(40)), "reserved bytes")
+                    *(superblock.fixed(8) for _ in range(5)))
+    superblock.require(reserved == 0 and not any(superblock.take(32)), "reserved bytes")
     superblock.require(lies_inside(volume, volume.head, EXTENT), "place of the log")
+    second = volume.second_head
+    apart = lies_inside(volume, second, EXTENT) and second >> bits != volume.head >> bits
+    superblock.require(second == 0 or apart, "second place of the log")
     return volume
 
 
@@ -2857,8 +2861,8 @@ def put_run(runs: list[Run], new: Run) -> None:
 def roll_forward(volume: Volume) -> list[Run]:
     """What was written since the map was stored, in the order of the blocks."""
     runs: list[Run] = []
-    position, number = volume.head, volume.next
-    while extent := read_extent(volume, position, number):
+    heads, number = [volume.head, volume.second_head], volume.next
+    while extent := read_next(volume, heads, number):
         for fragment in extent.fragments:
             if not is_of_blocks(fragment):
                 fragment.require(MAP_NODE <= fragment.kind <= USAGE_ROOT, "kind")
@@ -2867,17 +2871,26 @@ def roll_forward(volume: Volume) -> list[Run]:
             end, place = fragment.block + fragment.count, fragment.position
             fragment.require(end <= volume.blocks, "blocks beyond the device")
             put_run(runs, Run(fragment.block, end, 0 if fragment.kind == ZEROS else place))
-        position, number = extent.after, number + 1
-    check_opening(volume, position, (number >> OPENING) + 1 << OPENING)
+        number += 1
+    check_opening(volume, heads, (number >> OPENING) + 1 << OPENING)
     return runs
 
 
-def check_opening(volume: Volume, position: int, number: int) -> None:
+def read_next(volume: Volume, heads: list[int], number: int) -> Extent | None:
+    """The extent of a number, at whichever head it lies, which then goes on behind it."""
+    for at, position in enumerate(heads):
+        if extent := read_extent(volume, position, number) if position else None:
+            heads[at] = extent.after
+            return extent
+    return None
+
+
+def check_opening(volume: Volume, heads: list[int], number: int) -> None:
     """Where blocks were written after a later opening, its superblock is missed."""
-    while extent := read_extent(volume, position, number):
+    while extent := read_next(volume, heads, number):
         lost = any(map(is_of_blocks, extent.fragments))
-        require(not lost, "superblock of a later opening", position)
-        position, number = extent.after, number + 1
+        require(not lost, "superblock of a later opening", heads[0])
+        number += 1
 
 
 # The map, and what it leads to

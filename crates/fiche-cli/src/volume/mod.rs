@@ -1,6 +1,7 @@
 //! `fiche volume`
 
 mod image;
+mod live;
 mod serve;
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -96,6 +97,9 @@ impl Name {
 pub struct Info {
     /// The volume; it may be in use
     file: PathBuf,
+    /// Ask who serves it what it does, and how full it is now
+    #[arg(long)]
+    live: bool,
     /// Print it as JSON
     #[arg(long)]
     json: bool,
@@ -232,6 +236,9 @@ fn taken(file: &Path) -> Result<u64, Failed> {
 }
 
 fn info(args: &Info) -> Result<(), Failed> {
+    if args.live {
+        return live::show_live(&args.file, args.json);
+    }
     let at = |error| Failed::at(&args.file, error);
     let source = input::source(&args.file)?;
     let told = volume::describe(&source).map_err(at)?;

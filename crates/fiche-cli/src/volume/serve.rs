@@ -5,12 +5,12 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fiche::volume;
+use fiche::volume::{self, Tended, Volume};
 use fiche::{Error, ReadAt, WriteAt};
 use fiche_serve::{Address, Disk, Nbd};
 use rustix::mm::MlockAllFlags;
 
-use super::Open;
+use super::{Open, live};
 use crate::dictionary::Given;
 use crate::input;
 use crate::sizes::show;
@@ -35,6 +35,9 @@ pub struct Serve {
     /// Make a disk of that file by losetup, and print its name, /dev/loopN
     #[arg(long, requires = "fuse")]
     r#loop: bool,
+    /// Tell Prometheus here what the volume does: a path for a socket, which has a / in it, or HOST:PORT, or a port of this machine
+    #[arg(long, value_name = "SOCKET")]
+    metrics: Option<String>,
     /// Name of the export; clients that ask for none get the one without a name
     #[arg(long, default_value = "")]
     name: String,
@@ -64,6 +67,15 @@ fn address(text: &str) -> Result<Address, Failed> {
 /// How often it is looked whether a signal came.
 const LOOK: Duration = Duration::from_millis(50);
 
+impl Serve {
+    /// Cleans beside the requests, and tells what is done.
+    fn tend(&self, volume: &Arc<Volume>) -> Result<Tended, Failed> {
+        let metrics = self.metrics.as_deref().map(address).transpose()?;
+        live::tell(volume, &self.file, metrics.as_ref())?;
+        Tended::new(volume).map_err(|error| Failed::at(&self.file, error))
+    }
+}
+
 pub fn run(args: &Serve) -> Result<(), Failed> {
     match (&args.nbd, &args.fuse) {
         (Some(nbd), _) => serve_nbd(args, nbd),
@@ -76,9 +88,11 @@ fn serve_nbd(args: &Serve, nbd: &str) -> Result<(), Failed> {
     let at = |error| Failed::at(&args.file, error);
     let address = address(nbd)?;
     let source = input::source(&args.file)?;
+    let mut tended = None;
     let (server, what) = match volume::describe(&source) {
         Ok(told) => {
             let volume = args.open.open(&args.file)?;
+            tended = Some(args.tend(&volume)?);
             let what = format!("{} to read and write", show(told.len));
             (Nbd::default().device(&args.name, volume), what)
         }
@@ -110,12 +124,15 @@ fn serve_nbd(args: &Serve, nbd: &str) -> Result<(), Failed> {
     while ui::check_stop().is_ok() {
         std::thread::sleep(LOOK);
     }
+    // What it stores at the end is not disturbed.
+    drop(tended);
     server.stop().map_err(at)
 }
 
 fn serve_fuse(args: &Serve, folder: &Path) -> Result<(), Failed> {
     let at = |error| Failed::at(&args.file, error);
     let volume = args.open.open(&args.file)?;
+    let tended = args.tend(&volume)?;
     if args.r#loop {
         stay_out_of_the_way();
     }
@@ -135,6 +152,7 @@ fn serve_fuse(args: &Serve, folder: &Path) -> Result<(), Failed> {
     while ui::check_stop().is_ok() && !mounted.is_gone() {
         std::thread::sleep(LOOK);
     }
+    drop(tended);
     volume.flush().map_err(at)?;
     if let Some(device) = device {
         let _ = Command::new("losetup").arg("-d").arg(device).status();

@@ -100,6 +100,60 @@ fn what_was_flushed_is_there_when_the_server_was_killed_and_all_when_it_was_stop
 }
 
 #[test]
+fn who_serves_a_volume_tells_what_it_does() {
+    let place = Place::new();
+    place.ok(&["volume", "create", "disk", "--size", "64M", "--codec", "lz4"]);
+    fails(&place, 5, &["volume", "info", "--live", "disk"], "nobody of this machine");
+    let mut command = place.command(&["volume", "serve", "disk", "--nbd", "./socket"]);
+    let child = command.args(["--metrics", "./metrics"]).stderr(Stdio::null()).spawn().unwrap();
+    let server = Served(child);
+    let start = Instant::now();
+    while !place.path("socket").exists() {
+        assert!(start.elapsed() < Duration::from_secs(20), "nobody listens");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    if !io(&place, &["write -P 7 1M 64K", "write -z 0 8K", "flush", "read -P 7 1M 4K"]) {
+        return;
+    }
+    let told = ok(&place, &["volume", "info", "--live", "disk", "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let expected = [
+        ("bytes", 64 << 20),
+        ("requests_total_write", 1),
+        ("request_bytes_total_write", 64 << 10),
+        ("requests_total_read", 1),
+        ("request_bytes_total_zero", 8 << 10),
+        ("poisoned", 0),
+    ];
+    for (key, value) in expected {
+        assert_eq!(told[key].as_u64(), Some(value), "{key}: {told:#}");
+    }
+    assert!(told["barriers_total"].as_u64() >= Some(1), "{told:#}");
+    let text = ok(&place, &["volume", "info", "--live", "disk"]);
+    assert!(text.contains("writes  1, 64.0 KiB"), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("room ")), "{text}");
+    // As Prometheus asks, and as somebody who says nothing or anything does.
+    let ask = |bytes: &[u8]| {
+        let mut stream = std::os::unix::net::UnixStream::connect(place.path("metrics")).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut text = String::new();
+        let _ = std::io::Read::read_to_string(&mut stream, &mut text);
+        text
+    };
+    for bytes in [&b""[..], &[0xFF; 100_000], &b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..]] {
+        ask(bytes);
+    }
+    let text = ask(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.0 200"), "{head}");
+    assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
+    assert!(body.contains("fiche_volume_requests_total{kind=\"write\"} 1\n"), "{body}");
+    assert_eq!(server.end("-TERM"), Some(0));
+    fails(&place, 5, &["volume", "info", "--live", "disk"], "nobody of this machine");
+}
+
+#[test]
 fn volumes_that_cannot_be_are_refused_and_leave_nothing() {
     let place = Place::new();
     fn create<'a>(more: &[&'a str]) -> Vec<&'a str> {

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::volume::Volume;
 use crate::volume::format::{
-    ALIGN, BLOCK, EXTENT_HEAD, ExtentHead, FRAGMENT_HEAD, FragmentHead, Kind,
+    ALIGN, BLOCK, EXTENT_HEAD, ExtentHead, FRAGMENT_HEAD, FragmentHead, Kind, Stream,
 };
 use crate::volume::log::Log;
 use crate::volume::unit::{Draft, draft, unpack};
@@ -23,39 +23,110 @@ pub(super) fn extents<'a>(
         if head.fragments == 0 || end > bytes.len() {
             return None;
         }
-        at = end.next_multiple_of(ALIGN as usize);
+        at = (head.end(start + at as u64) - start) as usize;
         Some((head, from))
     })
 }
 
+/// A segment that is being cleaned: what it holds was read, and some of it may have been moved by now.
+pub(super) struct Victim {
+    segment: u32,
+    /// The turn of the log that led there: if another did since, it holds something else.
+    turn: u64,
+    bytes: Vec<u8>,
+    /// Where they lie in it; those from `next` on are still to be looked at.
+    fragments: Vec<(usize, FragmentHead)>,
+    next: usize,
+}
+
+impl Victim {
+    pub fn segment(&self) -> u32 {
+        self.segment
+    }
+}
+
 impl Volume {
     /// Appends what is needed of a segment. Once the next superblock is there it is free.
-    pub(super) fn clean(&self, log: &mut Log, victim: u32) -> Result<()> {
-        let start = u64::from(victim) << log.space.bits;
-        let mut bytes = vec![0; 1 << log.space.bits];
-        let have = (bytes.len() as u64).min(self.device.len()?.saturating_sub(start));
-        bytes.truncate(have as usize);
-        if self.device.read_at(start, &mut bytes).is_err() {
-            // What is there may still be read piece by piece, and others can be cleaned.
-            log.space.set_stuck(victim);
+    pub(super) fn clean(&self, log: &mut Log, segment: u32) -> Result<()> {
+        let victim = self.read_victim(self.choose(log, segment))?;
+        let Some(mut victim) = victim else {
+            log.space.set_stuck(segment);
             return Ok(());
+        };
+        self.move_some(log, &mut victim, usize::MAX).map(|_| ())
+    }
+
+    /// Marks a segment as one that is being cleaned, so that nobody else does it.
+    pub(super) fn choose(&self, log: &mut Log, segment: u32) -> Victim {
+        log.space.set_chosen(segment);
+        let turn = self.map().turn_of(segment);
+        Victim { segment, turn, bytes: Vec::new(), fragments: Vec::new(), next: 0 }
+    }
+
+    /// Reads it, for which nobody else has to wait. `None` where it cannot be read: what is there may still be read piece by piece,
+    /// and others can be cleaned.
+    pub(super) fn read_victim(&self, mut victim: Victim) -> Result<Option<Victim>> {
+        let start = u64::from(victim.segment) << self.bits;
+        let have = self.device.len()?.saturating_sub(start).min(1 << self.bits);
+        victim.bytes.resize(have as usize, 0);
+        if self.device.read_at(start, &mut victim.bytes).is_err() {
+            return Ok(None);
         }
-        let mut moved = Draft::default();
-        for (extent, mut at) in extents(&bytes, self.packing.tag, start) {
+        for (extent, mut at) in extents(&victim.bytes, self.packing.tag, start) {
             for _ in 0..extent.fragments {
-                let Some(fragment) = bytes.get(at..) else { break };
-                let Ok(head) = FragmentHead::parse(fragment, 0) else { break };
-                let entry = (start + at as u64) / ALIGN;
-                self.rescue(log, &head, fragment, entry, &mut moved)?;
+                let fragment = victim.bytes.get(at..);
+                let head = fragment.and_then(|fragment| FragmentHead::parse(fragment, 0).ok());
+                let Some(head) = head else { break };
+                victim.fragments.push((at, head));
                 at += head.stored_len();
             }
         }
-        if !moved.parts.is_empty() {
-            self.put(log, moved)?;
+        Ok(Some(victim))
+    }
+
+    /// Appends what is needed of it, until that is so many bytes. Whether that was all: then the segment is free once the next
+    /// superblock is there.
+    pub(super) fn move_some(
+        &self,
+        log: &mut Log,
+        victim: &mut Victim,
+        most: usize,
+    ) -> Result<bool> {
+        let Victim { segment, turn, ref bytes, ref fragments, .. } = *victim;
+        if log.space.is_dead(segment) || self.map().turn_of(segment) != turn {
+            // Others replaced all of it meanwhile.
+            log.space.set_done(segment, false);
+            return Ok(true);
         }
-        // Nodes and pages go with the next superblock.
-        log.space.set_cleaned(victim);
-        Ok(())
+        if log.space.heads[Stream::Cold as usize] == 0 {
+            self.begin(log, Stream::Cold)?;
+            self.checkpoint(log)?;
+        }
+        let start = u64::from(segment) << self.bits;
+        let (mut moved, before) = (Draft::default(), self.counts.moved());
+        while let Some((at, head)) = fragments.get(victim.next) {
+            if (self.counts.moved() - before) as usize + moved.bytes.len() >= most {
+                break;
+            }
+            let entry = (start + *at as u64) / ALIGN;
+            self.rescue(log, head, &bytes[*at..], entry, &mut moved)?;
+            victim.next += 1;
+        }
+        if !moved.parts.is_empty() {
+            self.put_moved(log, moved)?;
+        }
+        let is_done = victim.next == fragments.len();
+        if is_done {
+            // Nodes and pages go with the next superblock.
+            log.space.set_done(segment, true);
+            self.counts.cleaned.add(1);
+        }
+        Ok(is_done)
+    }
+
+    fn put_moved(&self, log: &mut Log, moved: Draft) -> Result<()> {
+        self.counts.moved_len.add(moved.bytes.len() as u64);
+        self.put(log, Stream::Cold, moved)
     }
 
     /// Adds what is needed of a fragment to what is moved.
@@ -123,14 +194,18 @@ impl Volume {
 
     /// Appends what is to be moved if so many bytes more are too many.
     fn move_on(&self, log: &mut Log, moved: &mut Draft, len: usize) -> Result<()> {
+        // No room is left at the end of a segment where there is some for a fragment.
+        let segment = 1usize << self.bits;
+        let left = segment - log.space.heads[Stream::Cold as usize] as usize % segment;
+        let limit = self.packing.extent.min(left.saturating_sub(2 * EXTENT_HEAD));
+        let is_full = moved.is_full_for(len, limit);
         // Small fragments of a segment may be of very many nodes.
-        let is_full = moved.is_full_for(len, self.packing.extent);
         if !is_full && moved.parts.len() * 2 < self.most_dirty() {
             return Ok(());
         }
         if self.map().dirty >= self.most_dirty() {
             self.checkpoint(log)?;
         }
-        self.put(log, std::mem::take(moved))
+        self.put_moved(log, std::mem::take(moved))
     }
 }

@@ -73,7 +73,7 @@ pub fn describe(source: &dyn ReadAt) -> Result<Description> {
     let device = ReadOnly(source);
     let superblock = whole(&device)?;
     let (bits, segments) = (superblock.segment_bits, superblock.segments);
-    let mut space = Space::new(bits, superblock.most_segments, segments, superblock.head);
+    let mut space = Space::new(bits, superblock.most_segments, segments, superblock.heads);
     read_usage(&device, &superblock, &mut space)?;
     let (mut free, mut total, mut live) = (0, 0, 0);
     for segment in 1..segments {

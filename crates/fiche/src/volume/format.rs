@@ -7,7 +7,7 @@
 //! superblocks. All others hold the log: extents one behind the other, each at a multiple of eight bytes, from the
 //! start of the segment. What an extent says is never changed; a segment is written anew from its start when the newest superblock needs nothing
 //! of it any more. To write a block of the device is to append it to the log,
-//! and to let the map lead there.
+//! and to let the map lead there. The log is written at one or two places at once, the *heads*: extents of both are numbered as one.
 //!
 //! A *position* of 5 bytes is an eighth of a position in the file, and 0 is none; one of 8 bytes is in bytes, and so is a position that a checksum covers. Tags are covered as their 4 bytes.
 //!
@@ -28,10 +28,11 @@
 //! | 40 | 4 | segments | how many there were, with segment 0; the log may have gone on in others since |
 //! | 44 | 4 | reserved | zero |
 //! | 48 | 8 | next | number of the next extent |
-//! | 56 | 8 | head | where it will lie |
+//! | 56 | 8 | head | where it will lie, |
 //! | 64 | 8 | map | where the root of the map lies; 0 where all blocks are zero |
 //! | 72 | 8 | usage | where the usage root lies |
-//! | 80 | 40 | reserved | zero |
+//! | 80 | 8 | second head | or it will lie here; in another segment, 0 for nowhere |
+//! | 88 | 32 | reserved | zero |
 //!
 //! Generation `g` lies at 4096 and again at 12288 where `g` is even, else at 8192 and 16384. It is written once everything it
 //! leads to is durable, and the next one once it is. One that is damaged, or has values that make no sense, is passed over.
@@ -44,7 +45,7 @@
 //! |---|---|---|---|
 //! | 0 | 4 | checksum | CRC-32C of the volume's tag, of its position as 8 bytes, and of bytes 4 to 23 |
 //! | 4 | 4 | length | of the fragments that follow, with the zeros behind the last one: up to 2^20; 0 in the last extent of a segment |
-//! | 8 | 8 | number | one more than that of the extent before |
+//! | 8 | 8 | number | one more than that of the extent that was written before, at either head |
 //! | 16 | 2 | fragments | how many; 0 in the last extent of a segment |
 //! | 18 | 2 | reserved | zero |
 //! | 20 | 4 | next segment | in the last extent of a segment: which one follows, less than the most segments there may be; else 0 |
@@ -89,8 +90,8 @@
 //!
 //! # Opening a volume
 //!
-//! Extents are read from the head of the superblock on, as long as each has the next number and all its checksums are right, and
-//! what their units say replaces what the map says. The first extent that is not right ends the log: it was not whole when
+//! Extents are read from the heads of the superblock on, at each time from the one where the extent lies that has the next number, as long as there is one and all its checksums are right; where the last extent of a segment was read that head goes on in the segment it
+//! names. What their units say replaces what the map says. The first number that is at neither head ends the log: its extent was not whole when
 //! the machine stopped, and what is behind it was not flushed. (So a log that is damaged later ends there as well.) Nodes and usage in it were for a superblock that was not written any more, and mean nothing.
 //!
 //! Where the log ends there may be extents of the next opening, the first of which has a number of which the upper 24 bits are one more and the others 0: nodes and usage, which are written before
@@ -146,7 +147,8 @@ pub(super) struct Superblock {
     pub most_segments: u32,
     pub segments: u32,
     pub next: u64,
-    pub head: u64,
+    /// Of each [`Stream`]; 0 for one that there is not.
+    pub heads: [u64; 2],
     pub map: u64,
     pub usage: u64,
 }
@@ -161,7 +163,9 @@ impl Superblock {
         rest.put_u32(self.most_segments);
         rest.put_u32(self.segments);
         rest.put_u32(0);
-        [self.next, self.head, self.map, self.usage].iter().for_each(|&value| rest.put_u64(value));
+        let [head, second] = self.heads;
+        let places = [self.next, head, self.map, self.usage, second];
+        places.iter().for_each(|&value| rest.put_u64(value));
         rest.resize(SUPERBLOCK_LEN - 12, 0);
         let mut bytes = MAGIC.to_vec();
         bytes.put_u32(crc32c_of(&[&pos.to_le_bytes(), &rest]));
@@ -181,7 +185,8 @@ impl Superblock {
         let (segment_bits, codec, level, unit) = (take.u8()?, take.u8()?, take.u8()?, take.u8()?);
         let (most_segments, segments, reserved) = (take.u32()?, take.u32()?, take.u32()?);
         let (next, head, map, usage) = (take.u64()?, take.u64()?, take.u64()?, take.u64()?);
-        let is_zero = reserved == 0 && take.bytes(40)?.iter().all(|&byte| byte == 0);
+        let heads = [head, take.u64()?];
+        let is_zero = reserved == 0 && take.bytes(32)?.iter().all(|&byte| byte == 0);
         let codec = unit_codec(codec).ok_or_else(|| take.corrupt())?;
         let superblock = Superblock {
             tag,
@@ -194,7 +199,7 @@ impl Superblock {
             most_segments,
             segments,
             next,
-            head,
+            heads,
             map,
             usage,
         };
@@ -205,6 +210,7 @@ impl Superblock {
     }
 
     fn makes_sense(&self) -> bool {
+        let [head, second] = self.heads;
         let end = || u64::from(self.segments) << self.segment_bits;
         SEGMENT_BITS.contains(&self.segment_bits)
             && (1..=MAX_BLOCKS).contains(&self.blocks)
@@ -212,9 +218,26 @@ impl Superblock {
             && self.codec.check_level(self.level.into()).is_ok()
             && (1..=self.most_segments).contains(&self.segments)
             && end() <= ALIGN << ENTRY_BITS
-            && [self.head, self.map, self.usage].iter().all(|pos| pos % ALIGN == 0 && *pos < end())
-            && self.head >= 1 << self.segment_bits
+            && [head, second, self.map, self.usage]
+                .iter()
+                .all(|&pos| pos % ALIGN == 0 && pos < end())
+            && head >> self.segment_bits > 0
+            && (second == 0
+                || ![0, head >> self.segment_bits].contains(&(second >> self.segment_bits)))
     }
+}
+
+/// Where an extent is appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    /// What is written, and the map.
+    Hot,
+    /// What the cleaner moves: it was not written for a while, and will not be soon.
+    Cold,
+}
+
+impl Stream {
+    pub const ALL: [Stream; 2] = [Stream::Hot, Stream::Cold];
 }
 
 /// The codecs in which units may be stored.
@@ -232,6 +255,11 @@ pub(super) struct ExtentHead {
 }
 
 impl ExtentHead {
+    /// Where the one behind it lies, if it lies at `pos`.
+    pub fn end(&self, pos: u64) -> u64 {
+        (pos + EXTENT_HEAD as u64 + u64::from(self.len)).next_multiple_of(ALIGN)
+    }
+
     pub fn put(&self, tag: u32, pos: u64) -> Vec<u8> {
         let mut rest = Vec::with_capacity(EXTENT_HEAD);
         rest.put_u32(self.len);
@@ -373,7 +401,7 @@ mod tests {
             most_segments: 70,
             segments: 66,
             next: 1 << 41,
-            head: 5 << 22,
+            heads: [5 << 22, (6 << 22) + 8],
             map: 0,
             usage: 65 << 22,
         };
@@ -381,6 +409,17 @@ mod tests {
         assert_eq!(bytes.len(), SUPERBLOCK_LEN);
         assert_eq!(Superblock::parse(&bytes, 4096).unwrap(), superblock);
         assert!(Superblock::parse(&bytes, 8192).is_err());
+        for (second, is_right) in [
+            (0, true),
+            (7 << 22, true),
+            (4 << 22 | 12, false),
+            (5 << 22 | 8, false),
+            (8, false),
+            (66 << 22, false),
+        ] {
+            let other = Superblock { heads: [5 << 22, second], ..superblock.clone() };
+            assert_eq!(Superblock::parse(&other.put(4096), 4096).is_ok(), is_right, "{second:#x}");
+        }
         let head = ExtentHead { len: 96, number: 77, fragments: 2, next_segment: 0 };
         let extent = head.put(7, 1 << 22);
         assert_eq!(extent.len(), EXTENT_HEAD);

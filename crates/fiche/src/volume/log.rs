@@ -8,7 +8,7 @@ use crate::error::{Error, Place, Result};
 use crate::volume::device::Device;
 use crate::volume::format::{
     ALIGN, EXTENT_HEAD, ExtentHead, FAN, FRAGMENT_HEAD, FragmentHead, Kind, MAX_EXTENT,
-    SUPERBLOCKS, Superblock,
+    SUPERBLOCKS, Stream, Superblock,
 };
 use crate::volume::map;
 use crate::volume::space::{Space, put_root};
@@ -151,15 +151,16 @@ impl Volume {
         From { device: &*self.device, tag: self.packing.tag, bits: self.bits, ahead }
     }
 
-    /// Writes an extent to the end of the log, and returns where it lies.
-    pub(super) fn append(&self, log: &mut Log, draft: &mut Draft) -> Result<u64> {
+    /// Writes an extent to the end of a stream of the log, and returns where it lies.
+    fn append(&self, log: &mut Log, stream: Stream, draft: &mut Draft) -> Result<u64> {
         debug_assert!(draft.bytes.len() <= EXTENT_HEAD + MAX_EXTENT && !draft.parts.is_empty());
         let needed = (draft.bytes.len() + EXTENT_HEAD) as u64;
         let segment_len = 1u64 << log.space.bits;
-        if log.space.head % segment_len + needed > segment_len {
-            self.turn(log)?;
+        let pos = log.space.heads[stream as usize];
+        if pos % segment_len + needed > segment_len {
+            self.turn(log, stream)?;
         }
-        let pos = log.space.head;
+        let pos = log.space.heads[stream as usize];
         let head = ExtentHead {
             len: (draft.bytes.len() - EXTENT_HEAD) as u32,
             number: log.next,
@@ -168,44 +169,48 @@ impl Volume {
         };
         draft.bytes[..EXTENT_HEAD].copy_from_slice(&head.put(self.packing.tag, pos));
         self.device.write_at(pos, &draft.bytes).map_err(|error| self.poison(error))?;
-        log.space.head += draft.bytes.len() as u64;
+        log.space.heads[stream as usize] += draft.bytes.len() as u64;
         log.next += 1;
         self.appended.fetch_add(1, Ordering::Release);
         log.since += draft.bytes.len() as u64;
+        self.counts.appended_len.add(draft.bytes.len() as u64);
         Ok(pos)
     }
 
-    /// Ends the segment that is being written, and goes on in another.
-    fn turn(&self, log: &mut Log) -> Result<()> {
+    /// Ends the segment that a stream is written to, and goes on in another.
+    fn turn(&self, log: &mut Log, stream: Stream) -> Result<()> {
         let segment = self.next_segment(log)?;
-        let pos = log.space.head;
+        let pos = log.space.heads[stream as usize];
         let number = log.next;
         let link = ExtentHead { len: 0, number, fragments: 0, next_segment: segment };
         let written = self.device.write_at(pos, &link.put(self.packing.tag, pos));
         written.map_err(|error| self.poison(error))?;
         log.next += 1;
         self.appended.fetch_add(1, Ordering::Release);
-        log.space.enter(segment);
-        self.map().enter(segment);
+        self.enter(log, stream, segment);
         Ok(())
     }
 
-    /// Begins a log where there is none.
-    pub(super) fn begin(&self, log: &mut Log) -> Result<()> {
-        let segment = self.next_segment(log)?;
-        log.space.enter(segment);
+    fn enter(&self, log: &mut Log, stream: Stream, segment: u32) {
+        log.space.enter(stream, segment);
         self.map().enter(segment);
+    }
+
+    /// Begins a stream where there is none: only a superblock says where it is.
+    pub(super) fn begin(&self, log: &mut Log, stream: Stream) -> Result<()> {
+        let segment = self.next_segment(log)?;
+        self.enter(log, stream, segment);
         Ok(())
     }
 
     /// Appends an extent of blocks, and lets the map lead to it.
-    pub(super) fn put(&self, log: &mut Log, mut draft: Draft) -> Result<()> {
+    pub(super) fn put(&self, log: &mut Log, stream: Stream, mut draft: Draft) -> Result<()> {
         let load = self.load();
         // Afterwards nothing may fail.
         for part in draft.parts.iter().filter(|part| !part.is_zeros) {
             self.map().prepare(part.block, part.count.into(), &load)?;
         }
-        let pos = self.append(log, &mut draft)?;
+        let pos = self.append(log, stream, &mut draft)?;
         // It is in the log, and not in the map: only the next opening puts that right.
         let poison = |_: &Error| self.is_poisoned.store(true, Ordering::Release);
         self.apply(log, pos, &draft.parts).inspect_err(poison)
@@ -234,7 +239,8 @@ impl Volume {
         let (kind, block, count) = which;
         let mut draft = Draft::default();
         draft.push(self.packing.tag, kind, block, count, stored);
-        let pos = self.append(log, &mut draft)?;
+        let pos = self.append(log, Stream::Hot, &mut draft)?;
+        self.counts.map_len.add(draft.bytes.len() as u64);
         Ok((pos + EXTENT_HEAD as u64) / ALIGN)
     }
 
@@ -302,7 +308,7 @@ impl Volume {
             generation: log.superblock.generation + 1,
             segments: log.space.segments(),
             next: log.next,
-            head: log.space.head,
+            heads: log.space.heads,
             map: self.map().root * ALIGN,
             usage: log.root * ALIGN,
             ..log.superblock.clone()
@@ -315,6 +321,7 @@ impl Volume {
         self.appended.fetch_add(1, Ordering::Release);
         self.barrier()?;
         log.superblock = superblock;
+        self.counts.checkpoints.add(1);
         Ok(())
     }
 

@@ -44,6 +44,8 @@ mod read;
 mod repair;
 mod room;
 mod space;
+mod stats;
+mod tend;
 mod unit;
 mod write;
 
@@ -55,6 +57,8 @@ pub use describe::{Description, describe};
 pub use device::{Device, FileDevice};
 pub use open::{OpenOptions, Options};
 pub use repair::Repaired;
+pub use stats::{Stats, Times};
+pub use tend::Tended;
 
 use crate::cache::Cache;
 use crate::codec::Scratch;
@@ -65,6 +69,8 @@ use crate::volume::format::BLOCK;
 use crate::volume::log::Log;
 use crate::volume::map::Map;
 use crate::volume::read::Decoded;
+use crate::volume::stats::Counts;
+use crate::volume::tend::Tender;
 use crate::volume::unit::Packing;
 
 /// A volume that is open: a device of a fixed length. Any number of threads may read, write and flush at once.
@@ -88,6 +94,8 @@ pub struct Volume {
     /// Held by all who write: alone by those who write a part of a block, which is to be read before.
     parts: RwLock<()>,
     flushes: Flushes,
+    tender: Mutex<Tender>,
+    counts: Counts,
     is_poisoned: AtomicBool,
     /// Units of which a part was read last.
     units: Cache<Decoded>,
@@ -140,7 +148,11 @@ impl Volume {
     /// Makes durable what was written up to now. All barriers go one after the other: the system tells an error only once.
     fn barrier(&self) -> Result<()> {
         let appended = || self.appended.load(Ordering::Acquire);
-        let flushed = self.flushes.wait_for(appended(), appended, || self.device.sync());
+        let sync = || {
+            self.counts.barriers.add(1);
+            self.device.sync()
+        };
+        let flushed = self.flushes.wait_for(appended(), appended, sync);
         flushed.map_err(|error| error.map_or(Error::Poisoned, |error| self.poison(error)))
     }
 
@@ -158,22 +170,24 @@ impl ReadAt for Volume {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         within(offset, buf.len(), self.len())?;
-        self.with_work(|work| self.read(offset, buf, work))
+        let len = buf.len() as u64;
+        self.counts.reads.run(len, || self.with_work(|work| self.read(offset, buf, work)))
     }
 }
 
 impl WriteAt for Volume {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check_poison()?;
-        self.with_work(|work| self.write(offset, bytes, work))
+        let len = bytes.len() as u64;
+        self.counts.writes.run(len, || self.with_work(|work| self.write(offset, bytes, work)))
     }
 
     fn zero_at(&self, offset: u64, len: u64) -> Result<()> {
-        self.zero(offset, len, true)
+        self.counts.zeros.run(len, || self.zero(offset, len, true))
     }
 
     fn discard_at(&self, offset: u64, len: u64) -> Result<()> {
-        self.zero(offset, len, false)
+        self.counts.zeros.run(len, || self.zero(offset, len, false))
     }
 
     fn run_at(&self, offset: u64) -> Result<(u64, bool)> {
@@ -188,7 +202,7 @@ impl WriteAt for Volume {
 
     fn flush(&self) -> Result<()> {
         self.check_poison()?;
-        self.barrier()
+        self.counts.flushes.run(0, || self.barrier())
     }
 }
 

@@ -17,12 +17,13 @@ use crate::volume::device::Device;
 use crate::volume::flush::Flushes;
 use crate::volume::format::{
     ALIGN, BLOCK, EPOCH_SHIFT, EXTENT_HEAD, ExtentHead, FAN_BITS, FragmentHead, Kind, MAX_EXTENT,
-    MAX_UNIT, SEGMENT_BITS, SUPERBLOCK_LEN, SUPERBLOCKS, Superblock,
+    MAX_UNIT, SEGMENT_BITS, SUPERBLOCK_LEN, SUPERBLOCKS, Stream, Superblock,
 };
 use crate::volume::log::{Ahead, From, Log, check_codec, read_meta};
 use crate::volume::map::{Map, NODE_MEMORY};
 use crate::volume::room::{MOST_DIRTY, check_len, most_segments};
 use crate::volume::space::{Space, parse_root};
+use crate::volume::stats::Counts;
 use crate::volume::unit::{Packing, Part};
 
 /// Bytes of the map in memory by itself, and at least.
@@ -93,8 +94,8 @@ impl Options {
             codec => codec.default_level(),
         });
         check_codec(self.codec, level)?;
-        // 64 of them, so that one that is cleaned is a small part.
-        let fitting = (self.len / 64).max(1).ilog2() as u8;
+        // 512 of them, so that those that are cleaned and kept are a small part.
+        let fitting = (self.len / 512).max(1).ilog2() as u8;
         // Units have to fit in well.
         let least = if unit > 4 { 19 } else { 17 };
         let bits = self.segment_bits.unwrap_or(fitting.clamp(least, 22));
@@ -112,7 +113,7 @@ impl Options {
             most_segments: most_segments(blocks, bits, unit, self.capacity)?,
             segments: 2,
             next: 1 << EPOCH_SHIFT,
-            head: 1 << bits,
+            heads: [1 << bits, 0],
             map: 0,
             usage: 0,
         })
@@ -133,6 +134,24 @@ impl ReadAt for Source<'_> {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         within(offset, buf.len(), self.len)?;
         Ok(self.device.read_at(offset, buf)?)
+    }
+}
+
+/// An extent of the log that was found.
+struct Next {
+    stream: Stream,
+    pos: u64,
+    head: ExtentHead,
+    parts: Vec<Part>,
+}
+
+impl Next {
+    /// Where the next one of its stream lies.
+    fn end(&self, bits: u8) -> u64 {
+        match self.head.fragments {
+            0 => u64::from(self.head.next_segment) << bits,
+            _ => self.head.end(self.pos),
+        }
     }
 }
 
@@ -190,7 +209,7 @@ impl Volume {
         };
         let map = Map::new(s.blocks, s.map / ALIGN);
         let log = Log {
-            space: Space::new(s.segment_bits, s.most_segments, s.segments, s.head),
+            space: Space::new(s.segment_bits, s.most_segments, s.segments, s.heads),
             pages: Vec::new(),
             root: s.usage / ALIGN,
             next: s.next,
@@ -209,6 +228,8 @@ impl Volume {
             appended: AtomicU64::new(0),
             parts: RwLock::new(()),
             flushes: Flushes::default(),
+            tender: Mutex::default(),
+            counts: Counts::default(),
             is_poisoned: AtomicBool::new(false),
             units: Cache::new(UNITS),
             scratches: Mutex::default(),
@@ -225,23 +246,23 @@ impl Volume {
         let mut bytes = Vec::new();
         let mut seen = HashSet::new();
         loop {
-            let pos = log.space.head;
-            let Some((head, parts)) = self.next_extent(log, pos, &mut bytes)? else {
+            let Some(next) = self.next(log, log.space.heads, &mut bytes)? else {
                 return self.check_end(log, &mut bytes);
             };
+            let Next { stream, pos, head, parts } = next;
             log.next += 1;
             log.since += 1;
             if head.fragments == 0 {
                 let segment = head.next_segment;
                 // A log that comes back to where it was is none.
-                let is_new = seen.insert(segment) && segment > 0;
+                let is_new = seen.insert(segment) && segment > 0 && !log.space.is_head(segment);
                 if !is_new || u64::from(segment) >= u64::from(log.superblock.most_segments) {
                     return Err(Error::Corrupt { what: "extent", at: Place::Pos(pos) });
                 }
-                log.space.enter(segment);
+                log.space.enter(stream, segment);
                 continue;
             }
-            log.space.head = pos + (EXTENT_HEAD + head.len as usize) as u64;
+            log.space.heads[stream as usize] = head.end(pos);
             self.apply(log, pos, &parts)?;
             // No volume is written so: it would have stored its map long before.
             if self.map().dirty as u64 * NODE_MEMORY > self.memory {
@@ -254,17 +275,15 @@ impl Volume {
     fn needed(&self, log: &mut Log, bytes: &mut Vec<u8>) -> Error {
         let mut leaves: HashSet<u64> = self.map().changed(0).into_iter().collect();
         let mut turns = log.superblock.most_segments;
-        while let Ok(Some((head, parts))) = self.next_extent(log, log.space.head, bytes) {
+        let mut heads = log.space.heads;
+        while let Ok(Some(next)) = self.next(log, heads, bytes) {
             log.next += 1;
-            log.space.head += (EXTENT_HEAD + head.len as usize) as u64;
-            if head.fragments == 0 {
-                log.space.head = u64::from(head.next_segment) << log.space.bits;
-                turns -= 1;
-            }
+            heads[next.stream as usize] = next.end(log.space.bits);
+            turns -= u32::from(next.head.fragments == 0);
             if turns == 0 {
                 break;
             }
-            for part in parts.iter().filter(|part| !part.is_zeros) {
+            for part in next.parts.iter().filter(|part| !part.is_zeros) {
                 leaves.extend(
                     part.block >> FAN_BITS..=(part.block + u64::from(part.count) - 1) >> FAN_BITS,
                 );
@@ -278,23 +297,32 @@ impl Volume {
     /// An opening that was cut off may have stored nodes behind the end. Blocks are written only when its superblock is
     /// there.
     fn check_end(&self, log: &mut Log, bytes: &mut Vec<u8>) -> Result<()> {
-        let (next, mut pos) = (log.next, log.space.head);
-        log.next = ((next >> EPOCH_SHIFT) + 1) << EPOCH_SHIFT;
-        while let Some((head, parts)) = self.next_extent(log, pos, bytes)? {
-            if !parts.is_empty() {
+        let (number, mut heads) = (log.next, log.space.heads);
+        log.next = ((number >> EPOCH_SHIFT) + 1) << EPOCH_SHIFT;
+        while let Some(next) = self.next(log, heads, bytes)? {
+            if !next.parts.is_empty() {
                 return Err(Error::Corrupt {
                     what: "superblock",
                     at: Place::Pos(SUPERBLOCKS[0][0]),
                 });
             }
             log.next += 1;
-            pos += (EXTENT_HEAD + head.len as usize) as u64;
-            if head.fragments == 0 {
-                pos = u64::from(head.next_segment) << log.space.bits;
+            heads[next.stream as usize] = next.end(log.space.bits);
+        }
+        log.next = number;
+        Ok(())
+    }
+
+    /// The next extent, at whichever of these heads it lies.
+    fn next(&self, log: &Log, heads: [u64; 2], bytes: &mut Vec<u8>) -> Result<Option<Next>> {
+        for (stream, pos) in Stream::ALL.into_iter().zip(heads) {
+            if pos > 0
+                && let Some((head, parts)) = self.next_extent(log, pos, bytes)?
+            {
+                return Ok(Some(Next { stream, pos, head, parts }));
             }
         }
-        log.next = next;
-        Ok(())
+        Ok(None)
     }
 
     /// The extent at a position, if there is one that is right.

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::volume::device::Device;
 use crate::volume::format::{
     ALIGN, EPOCH_SHIFT, EXTENT_HEAD, ExtentHead, FAN, FAN_BITS, FRAGMENT_HEAD, FragmentHead, Kind,
+    Stream,
 };
 use crate::volume::log::{Log, unpack_meta};
 use crate::volume::map::{Map, Node, Place};
@@ -175,7 +176,7 @@ impl Volume {
         scan.top = Map::new(blocks, 0).top();
         scan.empty = (superblock.map == 0).then_some(superblock.next);
         superblock.segments = segments;
-        superblock.head = 0;
+        superblock.heads = [0; 2];
         (superblock.map, superblock.usage) = (0, 0);
         let volume = Volume::over(Box::new(device), superblock, MEMORY);
         let mut log = locked(&volume.log);
@@ -229,7 +230,7 @@ impl Volume {
         let zeros = found.iter().filter(|found| found.is_zeros).map(|found| found.entry);
         let nodes = bases.values().map(|base| base.entry);
         let needed: Vec<u64> = zeros.chain(nodes).collect();
-        let mut space = Space::new(s.segment_bits, s.most_segments, s.segments, 0);
+        let mut space = Space::new(s.segment_bits, s.most_segments, s.segments, [0; 2]);
         for leaf in map.changed(0) {
             let first = leaf << FAN_BITS;
             for block in first..(first + FAN as u64).min(s.blocks) {
@@ -249,7 +250,7 @@ impl Volume {
         (log.pages, log.root) = (Vec::new(), 0);
         log.next = ((*last >> EPOCH_SHIFT) + 1) << EPOCH_SHIFT;
         self.keep_room(log)?;
-        self.begin(log)?;
+        self.begin(log, Stream::Hot)?;
         self.checkpoint(log)?;
         needed.iter().for_each(|&entry| log.space.unpin(entry));
         self.checkpoint(log)?;

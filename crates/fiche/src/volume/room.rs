@@ -20,7 +20,7 @@ const MOVED: u32 = 4;
 
 impl Volume {
     /// Segments that only the map, the cleaner and zeros may take.
-    fn reserve(&self, log: &Log) -> u32 {
+    pub(super) fn reserve(&self, log: &Log) -> u32 {
         reserve(self.blocks(), log.space.bits)
     }
 
@@ -54,7 +54,7 @@ impl Volume {
         let (mut most, mut without) = (log.space.available(), 0);
         while log.space.available() <= enough && !log.space.is_full() {
             let (available, soon) = (log.space.available(), log.space.soon());
-            let victim = log.space.victim(31);
+            let victim = log.space.victim(31, false);
             if let Some(victim) =
                 victim.filter(|_| available > least && available + soon <= enough + MOVED)
             {
@@ -123,19 +123,25 @@ impl Volume {
             if log.space.available() <= least && log.space.soon() > 0 {
                 self.checkpoint(&mut log)?;
             }
-            match log.space.victim(28) {
+            match log.space.victim(28, false) {
                 Some(victim) if log.space.available() > least => self.clean(&mut log, victim)?,
                 _ => break,
             }
         }
         let mut log = locked(&self.log);
         self.checkpoint(&mut log)?;
-        let kept = self.kept(&log);
-        for segment in log.space.give_back(kept) {
-            let start = u64::from(segment) << log.space.bits;
-            self.device.punch(start..start + (1 << log.space.bits))?;
-        }
+        while self.punch(&mut log)? {}
         Ok(())
+    }
+
+    /// Gives back the room of a segment that holds nothing, but for a few that are kept. Whether there was one.
+    pub(super) fn punch(&self, log: &mut Log) -> Result<bool> {
+        let kept = self.kept(log);
+        let Some(segment) = log.space.give_back(kept) else { return Ok(false) };
+        let start = u64::from(segment) << self.bits;
+        self.device.punch(start..start + (1 << self.bits))?;
+        self.counts.given_len.add(1 << self.bits);
+        Ok(true)
     }
 
     /// Makes the device longer, or shorter: `len` bytes, a multiple of 4096. `capacity` is what it may take from now on; by
@@ -241,12 +247,12 @@ pub(super) fn most_segments(
 }
 
 /// Segments that are kept for the map, the cleaner and zeros: what storing all nodes that may have changed takes, and
-/// the usage pages; what the cleaner moves, and one more.
+/// the usage pages; what the cleaner moves, and one more for each stream.
 pub(super) fn reserve(blocks: u64, bits: u8) -> u32 {
     /// Bytes of a node or usage page that does not shrink, at most.
     const NODE: u64 = 6 << 10;
     let nodes = blocks.div_ceil(1000) + 8;
     let pages = 4 + (blocks >> 20);
     let bytes = (nodes.min(MOST_DIRTY as u64 + 300) + pages) * NODE;
-    (bytes >> bits) as u32 + MOVED + 1
+    (bytes >> bits) as u32 + MOVED + 2
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::error::Result;
-use crate::volume::format::{ALIGN, BLOCK, ENTRY, FAN};
+use crate::volume::format::{ALIGN, BLOCK, ENTRY, FAN, Stream};
 use crate::wire::{Put, Take, load_low, low_bytes};
 
 /// What is in a segment: blocks and nodes that were written to it, and those to which the map still leads.
@@ -11,6 +11,8 @@ use crate::wire::{Put, Take, load_low, low_bytes};
 pub(super) struct Used {
     pub total: u32,
     pub live: u32,
+    /// The how many-eth turn of the log led there, since it was opened; 0 for one before. It tells how old what it holds is.
+    turn: u64,
 }
 
 /// The segments of a volume.
@@ -26,10 +28,14 @@ pub(super) struct Space {
     free: Vec<u32>,
     /// May be written as well, but for them there may be no room on the device.
     holes: Vec<u32>,
+    /// Those of them whose room on the device was not given back.
+    to_punch: BTreeSet<u32>,
     /// Whether there was room on the device when it was asked for last.
     is_growing: bool,
     /// Hold nothing any more, but the last superblock still needs them.
     pending: Vec<u32>,
+    /// Are being cleaned.
+    chosen: BTreeSet<u32>,
     /// Were cleaned since.
     cleaned: BTreeSet<u32>,
     /// Could not be cleaned.
@@ -37,12 +43,13 @@ pub(super) struct Space {
     /// Blocks and nodes that lead somewhere else by now, and how many did when cleaning won nothing any more.
     removed: u64,
     gave_up: Option<u64>,
-    /// Where the next extent lies.
-    pub head: u64,
+    turn: u64,
+    /// Where the next extent of each stream lies; 0 for nowhere.
+    pub heads: [u64; 2],
 }
 
 impl Space {
-    pub fn new(bits: u8, most: u32, segments: u32, head: u64) -> Space {
+    pub fn new(bits: u8, most: u32, segments: u32, heads: [u64; 2]) -> Space {
         Space {
             bits,
             most,
@@ -51,13 +58,16 @@ impl Space {
             changed: BTreeSet::new(),
             free: Vec::new(),
             holes: Vec::new(),
+            to_punch: BTreeSet::new(),
             is_growing: true,
             pending: Vec::new(),
+            chosen: BTreeSet::new(),
             cleaned: BTreeSet::new(),
             stuck: BTreeSet::new(),
             removed: 0,
             gave_up: None,
-            head,
+            turn: 0,
+            heads,
         }
     }
 
@@ -80,7 +90,7 @@ impl Space {
 
     /// Whether the log goes on in a segment.
     pub fn is_head(&self, segment: u32) -> bool {
-        self.head >> self.bits == u64::from(segment)
+        self.heads.iter().any(|head| head >> self.bits == u64::from(segment))
     }
 
     fn change(&mut self, segment: u32) -> Option<&mut Used> {
@@ -182,18 +192,22 @@ impl Space {
         if self.holes.last() == Some(&segment) {
             self.holes.pop();
         }
+        self.to_punch.remove(&segment);
         let segments = self.used.len().max(segment as usize + 1);
         self.used.resize(segments, Used::default());
         self.free.push(segment);
     }
 
-    /// All free segments but so many, whose room is given back.
-    pub fn give_back(&mut self, kept: u32) -> Vec<u32> {
-        let given = self.free.split_off(self.free.len().min(kept as usize));
-        // The first are taken first.
-        self.holes.extend(given);
-        self.holes.sort_unstable_by(|a, b| b.cmp(a));
-        self.holes.clone()
+    /// The room of all free segments but so many is to be given back. One whose is.
+    pub fn give_back(&mut self, kept: u32) -> Option<u32> {
+        if self.free_len() > kept {
+            let given = self.free.split_off(kept as usize);
+            self.to_punch.extend(&given);
+            // The first are taken first.
+            self.holes.extend(given);
+            self.holes.sort_unstable_by(|a, b| b.cmp(a));
+        }
+        self.to_punch.pop_last()
     }
 
     pub fn most(&self) -> u32 {
@@ -204,19 +218,23 @@ impl Space {
         self.most = most;
     }
 
-    /// The log goes on at the start of a segment.
-    pub fn enter(&mut self, segment: u32) {
-        let left = (self.head >> self.bits) as u32;
+    /// A stream of the log goes on at the start of a segment.
+    pub fn enter(&mut self, stream: Stream, segment: u32) {
+        let left = (self.heads[stream as usize] >> self.bits) as u32;
         if segment as usize >= self.used.len() {
             self.used.resize(segment as usize + 1, Used::default());
         }
         self.free.retain(|free| *free != segment);
         self.holes.retain(|hole| *hole != segment);
-        self.head = u64::from(segment) << self.bits;
+        self.heads[stream as usize] = u64::from(segment) << self.bits;
+        self.turn += 1;
+        let turn = self.turn;
         if let Some(used) = self.change(segment) {
-            *used = Used::default();
+            *used = Used { turn, ..Used::default() };
         }
-        self.stuck.remove(&segment);
+        for set in [&mut self.stuck, &mut self.chosen, &mut self.cleaned, &mut self.to_punch] {
+            set.remove(&segment);
+        }
         self.retire(left);
     }
 
@@ -251,23 +269,40 @@ impl Space {
         let is_free = |segment: &u32| self.is_dead(*segment) && !self.is_head(*segment);
         // The first are taken first. Nobody knows whether they have room.
         self.holes = (1..self.segments()).rev().filter(is_free).collect();
+        self.to_punch = self.holes.iter().copied().collect();
     }
 
-    /// The segment with the smallest part that is still needed, if that is less than so many 32nds.
-    pub fn victim(&self, below: u64) -> Option<u32> {
-        let part = |segment: &u32| {
-            let Used { total, live } = self.used(*segment);
-            (u64::from(live) << 20) / u64::from(total.max(1))
+    /// What part of what was written to a segment is still needed, of 2^20.
+    pub fn part(&self, segment: u32) -> u64 {
+        let Used { total, live, .. } = self.used(segment);
+        (u64::from(live) << 20) / u64::from(total.max(1))
+    }
+
+    /// A segment of which less than so many 32nds are still needed, the best to clean: with the smallest part, or the one where most is won for
+    /// the longest time (cost and benefit, as Rosenblum and Ousterhout have it): what is left in an old one will be
+    /// needed for long, and a young one will have less of it soon.
+    pub fn victim(&self, below: u64, by_age: bool) -> Option<u32> {
+        let worth = |segment: &u32| {
+            let part = self.part(*segment);
+            let won = (1 << 20) - part;
+            let age = self.turn - self.used(*segment).turn + 1;
+            match by_age {
+                // Of 2^20, and at most 2^32 segments are older: no more than 64 bits.
+                true => ((won << 20) / ((1 << 20) + part)) * age.min(1 << 32),
+                false => won,
+            }
         };
         let is_candidate = |segment: &u32| {
             !self.is_dead(*segment)
                 && !self.is_head(*segment)
                 && !self.stuck.contains(segment)
                 && !self.cleaned.contains(segment)
+                && !self.chosen.contains(segment)
+                // Where hardly anything is won, cleaning would go round in circles.
+                && self.part(*segment) < (below << 20) / 32
         };
-        let best = (1..self.segments()).filter(is_candidate).min_by_key(part)?;
-        // Where hardly anything is won, cleaning would go round in circles.
-        (part(&best) < (below << 20) / 32).then_some(best)
+        // The first of several.
+        (1..self.segments()).rev().filter(is_candidate).max_by_key(worth)
     }
 
     /// Cleaning wins nothing.
@@ -281,11 +316,19 @@ impl Space {
         self.gave_up.is_some_and(|then| self.removed - then < little)
     }
 
-    pub fn set_cleaned(&mut self, segment: u32) {
-        self.cleaned.insert(segment);
+    pub fn set_chosen(&mut self, segment: u32) {
+        self.chosen.insert(segment);
+    }
+
+    /// It is not being cleaned any more: it was, or all it held was replaced.
+    pub fn set_done(&mut self, segment: u32, was_cleaned: bool) {
+        if self.chosen.remove(&segment) && was_cleaned {
+            self.cleaned.insert(segment);
+        }
     }
 
     pub fn set_stuck(&mut self, segment: u32) {
+        self.chosen.remove(&segment);
         self.stuck.insert(segment);
     }
 
@@ -304,7 +347,7 @@ impl Space {
         let mut bytes = Vec::with_capacity(FAN * 3);
         let mut is_nothing = true;
         for segment in start..start + FAN {
-            let Used { total, live } = self.used(segment as u32);
+            let Used { total, live, .. } = self.used(segment as u32);
             is_nothing &= total == 0;
             bytes.put_varint(total.into());
             bytes.put_varint(live.into());
@@ -317,7 +360,7 @@ impl Space {
         let start = page as usize * FAN;
         for segment in start..start + FAN {
             let (total, live) = (take.count(u32::MAX.into())?, take.count(u32::MAX.into())?);
-            let used = Used { total: total as u32, live: live as u32 };
+            let used = Used { total: total as u32, live: live as u32, turn: 0 };
             match self.used.get_mut(segment) {
                 Some(slot) if live <= total => *slot = used,
                 None if total == 0 && live == 0 => {}

@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use crate::error::Result;
 use crate::io::{ReadAt, within};
-use crate::volume::format::{BLOCK, Kind, MAX_COUNT};
+use crate::volume::format::{BLOCK, Kind, MAX_COUNT, Stream};
 use crate::volume::unit::{Draft, draft};
 use crate::volume::{Volume, Work, locked};
 
@@ -47,7 +47,7 @@ impl Volume {
             let mut log = locked(&self.log);
             for draft in drafts {
                 self.make_room(&mut log, draft.parts.iter().all(|part| part.is_zeros))?;
-                self.put(&mut log, draft)?;
+                self.put(&mut log, Stream::Hot, draft)?;
             }
             first += (some.len() / BLOCK) as u64;
         }
@@ -86,7 +86,7 @@ impl Volume {
             draft.push(self.packing.tag, Kind::Zeros, first, count as u32, &[]);
             let mut log = locked(&self.log);
             self.make_room(&mut log, true)?;
-            self.put(&mut log, draft)?;
+            self.put(&mut log, Stream::Hot, draft)?;
             first += count;
         }
         Ok(())

@@ -77,7 +77,26 @@ fn good() -> Vec<(&'static str, Vec<u8>)> {
     volume.resize(2300 * BLOCK as u64, None).unwrap();
     volume.trim().unwrap();
     drop(volume);
+    // Both heads of the log, of which each goes through several segments.
+    let tended = TracedDevice::default();
+    let volume = Volume::create(tended.clone(), codec(Codec::Lz4, 2)).unwrap();
+    for seed in 8..12 {
+        fill(&volume, seed, 60);
+        while volume.tend(true).unwrap() {}
+    }
+    fill(&volume, 12, 90);
+    // Its machine stops behind something that was moved and something that was written.
+    let moved = volume.stats().moved_len;
+    while volume.stats().moved_len == moved {
+        assert!(volume.tend(true).unwrap(), "there is something to move");
+    }
+    fill(&volume, 13, 9);
+    volume.flush().unwrap();
+    let tended_and_stopped = tended.bytes();
+    drop(volume);
     vec![
+        ("tended", tended.bytes()),
+        ("tended-log", tended_and_stopped),
         ("zstd", zstd),
         ("log", stopped),
         ("lz4", lz4),
