@@ -25,13 +25,16 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = "target/bench/cleaning")]
     work: PathBuf,
     /// MiB of each volume
-    #[arg(long, default_value_t = 512)]
+    #[arg(long, default_value_t = 1024)]
     size: u64,
     /// For each measurement of time
     #[arg(long, default_value_t = 8)]
     seconds: u64,
     #[arg(long, default_value_t = 3)]
     rounds: usize,
+    /// These parts alone
+    #[arg(long, value_delimiter = ',', default_value = "bytes,time,day")]
+    parts: Vec<String>,
 }
 
 const BLOCK: usize = 4096;
@@ -452,9 +455,14 @@ pub fn bench(args: &Args) -> Result<()> {
     std::fs::create_dir_all(&args.output)?;
     let content = Blocks::new();
     let mut text = format!("# Cleaning\n\n{} Volumes of {} MiB.\n\n", machine(), args.size);
-    text.push_str(&amplification(args, &content)?);
-    text.push_str(&time(args, &content)?);
-    text.push_str(&day(args, &content)?);
+    for part in &args.parts {
+        text.push_str(&match part.as_str() {
+            "bytes" => amplification(args, &content)?,
+            "time" => time(args, &content)?,
+            "day" => day(args, &content)?,
+            _ => return Err(format!("{part} is no part: bytes, time, day").into()),
+        });
+    }
     std::fs::write(args.output.join("cleaning.md"), text)?;
     Ok(())
 }

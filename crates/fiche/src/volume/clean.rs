@@ -160,18 +160,20 @@ impl Volume {
                 // The device may have become shorter than it reaches.
                 let end = (head.block + u64::from(head.count)).min(self.blocks());
                 let mut live = Vec::new();
+                let mut map = self.map();
                 for block in head.block..end {
-                    if self.map().get(block, &load)? == entry {
+                    if map.get(block, &load)? == entry {
                         live.push(block);
                     }
                 }
+                drop(map);
                 if live.is_empty() || !head.verify(tag, fragment) {
                     return Ok(());
                 }
                 let stored = &fragment[FRAGMENT_HEAD..][..head.len as usize];
                 if live.len() == head.count as usize {
                     self.move_on(log, moved, stored.len())?;
-                    moved.push(tag, head.kind, head.block, head.count, stored);
+                    moved.push_whole(head, &fragment[..head.stored_len()]);
                     return Ok(());
                 }
                 let mut whole = vec![0; head.count as usize * BLOCK];
@@ -182,7 +184,9 @@ impl Volume {
                 for run in live.chunk_by(|a, b| a + 1 == *b) {
                     let from = (run[0] - head.block) as usize * BLOCK;
                     let run_bytes = &whole[from..from + run.len() * BLOCK];
-                    for draft in draft(run[0], run_bytes, &self.packing, &mut log.scratch)? {
+                    let drafts =
+                        draft(run[0], run_bytes, &self.packing, &mut log.scratch, &mut room)?;
+                    for draft in drafts {
                         self.move_on(log, moved, usize::MAX / 2)?;
                         *moved = draft;
                     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::atomic::Ordering;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::codec::{Codec, Scratch, pack_section, unpack_section};
 use crate::error::{Error, Place, Result};
@@ -11,7 +12,7 @@ use crate::volume::format::{
     SUPERBLOCKS, Stream, Superblock,
 };
 use crate::volume::map;
-use crate::volume::space::{Space, put_root};
+use crate::volume::space::{Gone, Space, put_root};
 use crate::volume::unit::{Draft, Part};
 use crate::volume::{Volume, locked};
 use crate::wire::{Put, load_low};
@@ -34,6 +35,40 @@ pub(super) struct Log {
     /// Bytes since the map was stored.
     pub since: u64,
     pub scratch: Scratch,
+}
+
+/// A map that was appended, and the superblock for it.
+pub(super) struct Stored {
+    superblock: Superblock,
+    /// What is free once that is durable.
+    gone: Gone,
+}
+
+/// Whether a superblock is being written, of which there is one at a time, and the last one that was and that nobody took up yet.
+#[derive(Default)]
+pub(super) struct Storing {
+    state: Mutex<(bool, Option<Stored>)>,
+    ended: Condvar,
+}
+
+impl Storing {
+    fn begin(&self) {
+        locked(&self.state).0 = true;
+    }
+
+    fn end(&self, stored: Option<Stored>) {
+        *locked(&self.state) = (false, stored);
+        self.ended.notify_all();
+    }
+
+    /// The last one that was written; one that is being written is waited for, or left to whoever writes it.
+    fn take(&self, waits: bool) -> Option<Stored> {
+        let mut state = locked(&self.state);
+        while waits && state.0 {
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.1.take()
+    }
 }
 
 /// What fragments are read from.
@@ -234,54 +269,97 @@ impl Volume {
         Ok(())
     }
 
-    /// Appends a node or a page of the usage; returns where it lies, in eighths.
-    fn put_meta(&self, log: &mut Log, which: (Kind, u64, u32), stored: &[u8]) -> Result<u64> {
-        let (kind, block, count) = which;
-        let mut draft = Draft::default();
-        draft.push(self.packing.tag, kind, block, count, stored);
+    /// Appends nodes, or pages of the usage, and says of each where it lies, in eighths.
+    fn put_meta(
+        &self,
+        log: &mut Log,
+        draft: &mut Draft,
+        each: &mut dyn FnMut(&mut Log, u64, u64) -> Result<()>,
+    ) -> Result<()> {
+        if draft.parts.is_empty() {
+            return Ok(());
+        }
+        let mut draft = std::mem::take(draft);
         let pos = self.append(log, Stream::Hot, &mut draft)?;
         self.counts.map_len.add(draft.bytes.len() as u64);
-        Ok((pos + EXTENT_HEAD as u64) / ALIGN)
+        draft
+            .parts
+            .iter()
+            .try_for_each(|part| each(log, part.block, (pos + part.at as u64) / ALIGN))
     }
 
     /// Stores what changed of the map and the usage, and then a superblock that leads there: the log before it
     /// is not needed any more. Two barriers.
     pub(super) fn checkpoint(&self, log: &mut Log) -> Result<()> {
-        // Half of it stored, the other half would not be known as changed any more.
-        let poison = |_: &Error| self.is_poisoned.store(true, Ordering::Release);
-        self.store_map(log).inspect_err(poison)
+        self.settle(log, true)?;
+        let stored = self.store(log)?;
+        let written = self.write_superblock(&stored.superblock);
+        self.storing.end(written.is_ok().then_some(stored));
+        written?;
+        self.settle(log, true)
     }
 
-    fn store_map(&self, log: &mut Log) -> Result<()> {
+    /// The same, for which nobody has to wait longer than the map takes to be appended: not for the barriers. Does nothing where
+    /// that is under way already.
+    pub(super) fn checkpoint_beside(&self, mut log: MutexGuard<'_, Log>) -> Result<()> {
+        self.settle(&mut log, true)?;
+        let stored = self.store(&mut log)?;
+        drop(log);
+        let written = self.write_superblock(&stored.superblock);
+        self.storing.end(written.is_ok().then_some(stored));
+        written?;
+        self.settle(&mut locked(&self.log), false)
+    }
+
+    /// Takes up what a superblock was written for: what only the one before needed is free. Waits for one that is being written, or not.
+    pub(super) fn settle(&self, log: &mut Log, waits: bool) -> Result<()> {
+        if let Some(stored) = self.storing.take(waits) {
+            log.superblock = stored.superblock;
+            log.space.release(stored.gone);
+        }
+        self.check_poison()
+    }
+
+    /// Appends the map as it is, and what is to be in the superblock for it.
+    fn store(&self, log: &mut Log) -> Result<Stored> {
+        // Half of it stored, the other half would not be known as changed any more.
+        let poison = |_: &Error| self.is_poisoned.store(true, Ordering::Release);
+        let stored = self.store_map(log).inspect_err(poison)?;
+        self.storing.begin();
+        Ok(stored)
+    }
+
+    fn store_map(&self, log: &mut Log) -> Result<Stored> {
         let load = self.load();
         let (top, _) = self.map().top();
+        let mut draft = Draft::default();
         for level in 0..=top {
+            let moved = &mut |log: &mut Log, number: u64, entry: u64| -> Result<()> {
+                if entry > 0 {
+                    log.space.add(entry, 1);
+                }
+                let before = self.map().moved((level, number), entry, &load)?;
+                log.space.remove(before);
+                Ok(())
+            };
             let changed = self.map().changed(level);
             for number in changed {
                 let bytes = self.map().bytes((level, number));
-                let entry = match bytes {
-                    None => 0,
-                    Some(bytes) => {
-                        let stored = pack_meta(&bytes, &mut log.scratch);
-                        let which = (Kind::Node, number, u32::from(level) + 1);
-                        let entry = self.put_meta(log, which, &stored)?;
-                        log.space.add(entry, 1);
-                        entry
-                    }
+                let Some(bytes) = bytes else {
+                    moved(log, number, 0)?;
+                    continue;
                 };
-                let before = self.map().moved((level, number), entry, &load)?;
-                log.space.remove(before);
+                let stored = pack_meta(&bytes, &mut log.scratch);
+                if draft.is_full_for(stored.len(), self.packing.extent) {
+                    self.put_meta(log, &mut draft, moved)?;
+                }
+                draft.push(self.packing.tag, Kind::Node, number, u32::from(level) + 1, &stored);
             }
+            // Those above them say where they are.
+            self.put_meta(log, &mut draft, moved)?;
         }
         // What is stored from here on is not counted in what is stored.
-        for page in log.space.take_changed() {
-            let entry = match log.space.page(page) {
-                None => 0,
-                Some(bytes) => {
-                    let stored = pack_meta(&bytes, &mut log.scratch);
-                    self.put_meta(log, (Kind::UsagePage, page.into(), 1), &stored)?
-                }
-            };
+        let moved = &mut |log: &mut Log, page: u64, entry: u64| -> Result<()> {
             if log.pages.len() <= page as usize {
                 log.pages.resize(page as usize + 1, 0);
             }
@@ -290,20 +368,29 @@ impl Volume {
                 log.space.pin(entry);
             }
             log.space.unpin(before);
+            Ok(())
+        };
+        for page in log.space.take_changed() {
+            let Some(bytes) = log.space.page(page) else {
+                moved(log, page.into(), 0)?;
+                continue;
+            };
+            let stored = pack_meta(&bytes, &mut log.scratch);
+            if draft.is_full_for(stored.len(), self.packing.extent) {
+                self.put_meta(log, &mut draft, moved)?;
+            }
+            draft.push(self.packing.tag, Kind::UsagePage, page.into(), 1, &stored);
         }
-        let root = self.put_meta(log, (Kind::UsageRoot, 0, 1), &put_root(&log.pages))?;
-        log.space.pin(root);
-        let before = std::mem::replace(&mut log.root, root);
-        log.space.unpin(before);
-        let pending = log.space.take_pending();
-        self.write_superblock(log)?;
-        log.space.release(pending);
+        self.put_meta(log, &mut draft, moved)?;
+        let root = put_root(&log.pages);
+        draft.push(self.packing.tag, Kind::UsageRoot, 0, 1, &root);
+        self.put_meta(log, &mut draft, &mut |log, _, root| {
+            log.space.pin(root);
+            let before = std::mem::replace(&mut log.root, root);
+            log.space.unpin(before);
+            Ok(())
+        })?;
         log.since = 0;
-        Ok(())
-    }
-
-    /// Writes the next superblock once everything before is durable.
-    fn write_superblock(&self, log: &mut Log) -> Result<()> {
         let superblock = Superblock {
             generation: log.superblock.generation + 1,
             segments: log.space.segments(),
@@ -313,6 +400,11 @@ impl Volume {
             usage: log.root * ALIGN,
             ..log.superblock.clone()
         };
+        Ok(Stored { superblock, gone: log.space.take_gone() })
+    }
+
+    /// Writes a superblock once everything before is durable.
+    fn write_superblock(&self, superblock: &Superblock) -> Result<()> {
         self.barrier()?;
         for pos in SUPERBLOCKS[(superblock.generation % 2) as usize] {
             let written = self.device.write_at(pos, &superblock.put(pos));
@@ -320,7 +412,6 @@ impl Volume {
         }
         self.appended.fetch_add(1, Ordering::Release);
         self.barrier()?;
-        log.superblock = superblock;
         self.counts.checkpoints.add(1);
         Ok(())
     }

@@ -66,7 +66,7 @@ use crate::error::{Error, Result};
 use crate::io::{ReadAt, WriteAt, within};
 use crate::volume::flush::Flushes;
 use crate::volume::format::BLOCK;
-use crate::volume::log::Log;
+use crate::volume::log::{Log, Storing};
 use crate::volume::map::Map;
 use crate::volume::read::Decoded;
 use crate::volume::stats::Counts;
@@ -95,6 +95,7 @@ pub struct Volume {
     parts: RwLock<()>,
     flushes: Flushes,
     tender: Mutex<Tender>,
+    storing: Storing,
     counts: Counts,
     is_poisoned: AtomicBool,
     /// Units of which a part was read last.

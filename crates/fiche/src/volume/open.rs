@@ -19,7 +19,7 @@ use crate::volume::format::{
     ALIGN, BLOCK, EPOCH_SHIFT, EXTENT_HEAD, ExtentHead, FAN_BITS, FragmentHead, Kind, MAX_EXTENT,
     MAX_UNIT, SEGMENT_BITS, SUPERBLOCK_LEN, SUPERBLOCKS, Stream, Superblock,
 };
-use crate::volume::log::{Ahead, From, Log, check_codec, read_meta};
+use crate::volume::log::{Ahead, From, Log, Storing, check_codec, read_meta};
 use crate::volume::map::{Map, NODE_MEMORY};
 use crate::volume::room::{MOST_DIRTY, check_len, most_segments};
 use crate::volume::space::{Space, parse_root};
@@ -229,6 +229,7 @@ impl Volume {
             parts: RwLock::new(()),
             flushes: Flushes::default(),
             tender: Mutex::default(),
+            storing: Storing::default(),
             counts: Counts::default(),
             is_poisoned: AtomicBool::new(false),
             units: Cache::new(UNITS),

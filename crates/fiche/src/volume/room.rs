@@ -10,7 +10,7 @@ use crate::volume::log::Log;
 use crate::volume::{Volume, locked};
 
 /// Bytes of log between two superblocks: what the next opening reads at most.
-const BETWEEN: u64 = 256 << 20;
+pub(super) const BETWEEN: u64 = 256 << 20;
 /// Nodes of the map that changed, at most, before they are stored: 20 MiB of memory.
 pub(super) const MOST_DIRTY: usize = 4096;
 /// Maps that are stored without one more segment that is free before cleaning is given up.
@@ -53,6 +53,8 @@ impl Volume {
         let least = self.reserve(log) - MOVED + 1;
         let (mut most, mut without) = (log.space.available(), 0);
         while log.space.available() <= enough && !log.space.is_full() {
+            // Some may be free once that is durable.
+            self.settle(log, true)?;
             let (available, soon) = (log.space.available(), log.space.soon());
             let victim = log.space.victim(31, false);
             if let Some(victim) =

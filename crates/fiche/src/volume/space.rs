@@ -15,6 +15,12 @@ pub(super) struct Used {
     turn: u64,
 }
 
+/// Segments that wait for a superblock to be durable.
+pub(super) struct Gone {
+    pending: Vec<u32>,
+    cleaned: BTreeSet<u32>,
+}
+
 /// The segments of a volume.
 pub(super) struct Space {
     pub bits: u8,
@@ -38,6 +44,8 @@ pub(super) struct Space {
     chosen: BTreeSet<u32>,
     /// Were cleaned since.
     cleaned: BTreeSet<u32>,
+    /// How many wait for a superblock that is being written.
+    pub on_the_way: u32,
     /// Could not be cleaned.
     stuck: BTreeSet<u32>,
     /// Blocks and nodes that lead somewhere else by now, and how many did when cleaning won nothing any more.
@@ -63,6 +71,7 @@ impl Space {
             pending: Vec::new(),
             chosen: BTreeSet::new(),
             cleaned: BTreeSet::new(),
+            on_the_way: 0,
             stuck: BTreeSet::new(),
             removed: 0,
             gave_up: None,
@@ -238,9 +247,13 @@ impl Space {
         self.retire(left);
     }
 
-    /// Segments that a superblock, once it is durable, does not need any more.
-    pub fn take_pending(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.pending)
+    /// Segments that the next superblock, once it is durable, does not need any more.
+    pub fn take_gone(&mut self) -> Gone {
+        self.on_the_way = self.soon();
+        Gone {
+            pending: std::mem::take(&mut self.pending),
+            cleaned: std::mem::take(&mut self.cleaned),
+        }
     }
 
     /// How many segments will be free once the map is stored.
@@ -249,15 +262,16 @@ impl Space {
         (self.pending.len() + cleaned.count()) as u32
     }
 
-    /// Lets the log go on in segments that were pending.
-    pub fn release(&mut self, segments: Vec<u32>) {
+    /// Lets the log go on in segments of which nothing is needed.
+    pub fn release(&mut self, gone: Gone) {
+        self.on_the_way = 0;
         // What is left in those that were cleaned is damaged: it is neither to be overwritten nor to be tried again and again.
-        for segment in std::mem::take(&mut self.cleaned) {
+        for segment in gone.cleaned {
             if !self.is_dead(segment) {
                 self.stuck.insert(segment);
             }
         }
-        for segment in segments {
+        for segment in gone.pending {
             if self.is_dead(segment) && !self.is_head(segment) && !self.free.contains(&segment) {
                 self.free.push(segment);
             }

@@ -196,7 +196,7 @@ impl Volume {
         stats.most_segments = space.most().into();
         stats.free_segments = space.free_len().into();
         stats.kept_segments = self.kept(&log).into();
-        stats.pending_segments = space.soon().into();
+        stats.pending_segments = (space.soon() + space.on_the_way).into();
         stats.map_memory = self.map().memory();
         stats
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::error::Result;
 use crate::volume::clean::Victim;
 use crate::volume::log::Log;
+use crate::volume::room::BETWEEN;
 use crate::volume::{Volume, locked};
 
 /// Bytes that are moved before others have their turn.
@@ -76,9 +77,11 @@ impl Volume {
             let mut log = locked(&self.log);
             let (least, enough) = (self.least(&log), self.enough(&log));
             let is_short = log.space.available() < enough;
-            if is_short && log.space.soon() >= SOON.min((enough - least) / 2) {
-                self.checkpoint(&mut log)?;
-                return Ok(true);
+            let is_worth = is_short && log.space.soon() >= SOON.min((enough - least) / 2);
+            // Else a write has to do it.
+            let is_long = log.since > BETWEEN / 2 || self.map().dirty > self.most_dirty() / 2;
+            if is_worth || is_long {
+                return self.checkpoint_beside(log).map(|()| true);
             }
             let has_room = log.space.available() > least;
             let found = match (is_idle, is_short) {
@@ -89,8 +92,7 @@ impl Volume {
             match found {
                 Some(segment) if has_room => self.choose(&mut log, segment),
                 _ if is_idle && (log.space.soon() > 0 || log.since > AT_A_TIME as u64) => {
-                    self.checkpoint(&mut log)?;
-                    return Ok(true);
+                    return self.checkpoint_beside(log).map(|()| true);
                 }
                 _ => return if is_idle { self.punch(&mut log) } else { Ok(false) },
             }

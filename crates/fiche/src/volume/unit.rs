@@ -40,6 +40,20 @@ pub(super) struct Draft {
 }
 
 impl Draft {
+    /// Makes room for the head, and for a fragment of so many stored bytes.
+    fn begin(&mut self, len: usize) {
+        self.bytes.reserve(EXTENT_HEAD + FRAGMENT_HEAD + len + 8);
+        self.bytes.resize(self.bytes.len().max(EXTENT_HEAD), 0);
+    }
+
+    /// Adds a fragment as it lies in another extent: its checksum is not of its place.
+    pub fn push_whole(&mut self, head: &FragmentHead, fragment: &[u8]) {
+        self.begin(fragment.len());
+        let (at, block, count) = (self.bytes.len(), head.block, head.count);
+        self.parts.push(Part { at, block, count, is_zeros: false });
+        self.bytes.extend_from_slice(fragment);
+    }
+
     /// Whether a fragment of so many stored bytes is to go into another extent.
     pub fn is_full_for(&self, len: usize, limit: usize) -> bool {
         let fragments = self.bytes.len().saturating_sub(EXTENT_HEAD);
@@ -51,7 +65,7 @@ impl Draft {
 
     /// Adds a fragment that was stored before, or is to be.
     pub fn push(&mut self, tag: u32, kind: Kind, block: u64, count: u32, stored: &[u8]) {
-        self.bytes.resize(self.bytes.len().max(EXTENT_HEAD), 0);
+        self.begin(stored.len());
         let is_zeros = kind == Kind::Zeros;
         self.parts.push(Part { at: self.bytes.len(), block, count, is_zeros });
         FragmentHead::put(tag, kind, block, count, stored, &mut self.bytes);
@@ -104,18 +118,28 @@ fn units(bytes: &[u8], most: usize) -> Vec<Unit> {
 /// Whether bytes are so evenly spread that a codec would find nothing. Of `n` bytes of noise, how often each comes, squared and summed up,
 /// is `n + n * n / 256`; of what shrinks to 90 % a fifth more.
 fn looks_random(bytes: &[u8]) -> bool {
-    const SAMPLE: usize = 1024;
-    let mut counts = [0usize; 256];
+    const SAMPLE: usize = 512;
+    let mut counts = [0u16; 256];
     // An odd step: else all might be the lowest bytes of numbers.
     let sample = bytes.iter().step_by((bytes.len() / SAMPLE) | 1);
-    let n = sample.len();
-    sample.for_each(|&byte| counts[usize::from(byte)] += 1);
-    let squares = counts.iter().map(|count| count * count).sum::<usize>();
+    let (n, mut squares) = (sample.len(), 0);
+    for &byte in sample {
+        // The next square is that much more.
+        let count = &mut counts[usize::from(byte)];
+        squares += usize::from(*count) * 2 + 1;
+        *count += 1;
+    }
     squares * 256 * 10 < (256 * n + n * n) * 11
 }
 
 impl Unit {
-    fn pack(&mut self, bytes: &[u8], packing: &Packing, scratch: &mut Scratch) -> Result<()> {
+    fn pack(
+        &mut self,
+        bytes: &[u8],
+        packing: &Packing,
+        scratch: &mut Scratch,
+        stored: &mut Vec<u8>,
+    ) -> Result<()> {
         if self.kind != Kind::Unit(Codec::Copy) {
             return Ok(());
         }
@@ -123,12 +147,11 @@ impl Unit {
         // What saves nothing after all is stored as it is: it is read faster.
         let room = bytes.len() - bytes.len() / 32;
         if packing.codec != Codec::Copy && !looks_random(bytes) {
-            let mut stored = vec![0; room];
-            let (src, dst) = (bytes.into(), stored.as_mut_slice().into());
+            stored.resize(stored.len().max(room), 0);
+            let (src, dst) = (bytes.into(), (&mut stored[..room]).into());
             if let Some(len) = packing.codec.compress(packing.level, src, dst, scratch)? {
-                stored.truncate(len);
                 self.kind = Kind::Unit(packing.codec);
-                self.stored = stored;
+                self.stored = stored[..len].to_vec();
                 return Ok(());
             }
         }
@@ -143,6 +166,7 @@ pub(super) fn draft(
     bytes: &[u8],
     packing: &Packing,
     scratch: &mut Scratch,
+    stored: &mut Vec<u8>,
 ) -> Result<Vec<Draft>> {
     /// Units that are worth a thread.
     const WORTH: usize = 8;
@@ -150,12 +174,13 @@ pub(super) fn draft(
     let threads = packing.threads.min(units.len() / WORTH);
     if threads > 1 {
         let pack = |units: &mut [Unit]| -> Result<()> {
-            let mut scratch = Scratch::default();
-            units.iter_mut().try_for_each(|unit| unit.pack(bytes, packing, &mut scratch))
+            let (mut scratch, mut stored) = (Scratch::default(), Vec::new());
+            let mut pack = |unit: &mut Unit| unit.pack(bytes, packing, &mut scratch, &mut stored);
+            units.iter_mut().try_for_each(&mut pack)
         };
         in_parts(threads, &mut units, pack).into_iter().collect::<Result<()>>()?;
     } else {
-        units.iter_mut().try_for_each(|unit| unit.pack(bytes, packing, scratch))?;
+        units.iter_mut().try_for_each(|unit| unit.pack(bytes, packing, scratch, stored))?;
     }
     let mut drafts = vec![Draft::default()];
     for unit in units {
@@ -243,7 +268,7 @@ mod tests {
             let level = codec.default_level();
             let packing = Packing { tag: 9, codec, level, unit, extent, threads };
             let mut scratch = Scratch::default();
-            let drafts = draft(50, &bytes, &packing, &mut scratch).unwrap();
+            let drafts = draft(50, &bytes, &packing, &mut scratch, &mut Vec::new()).unwrap();
             let (mut next, mut size) = (50, 0);
             for draft in &drafts {
                 size += draft.bytes.len();

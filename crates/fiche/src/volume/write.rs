@@ -43,7 +43,8 @@ impl Volume {
     fn write_blocks(&self, first: u64, bytes: &[u8], work: &mut Work) -> Result<()> {
         let mut first = first;
         for some in bytes.chunks(AT_A_TIME) {
-            let drafts = draft(first, some, &self.packing, &mut work.scratch)?;
+            let Work { scratch, stored, .. } = &mut *work;
+            let drafts = draft(first, some, &self.packing, scratch, stored)?;
             let mut log = locked(&self.log);
             for draft in drafts {
                 self.make_room(&mut log, draft.parts.iter().all(|part| part.is_zeros))?;

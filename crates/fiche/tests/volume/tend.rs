@@ -158,3 +158,132 @@ fn a_thread_tends_while_others_read_and_write() {
     assert!(whole(&volume) == *model.lock().unwrap());
     check(&volume);
 }
+
+/// A device on which something happens during the next barrier.
+#[derive(Clone, Default)]
+struct Hooked {
+    device: TracedDevice,
+    hook: Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>,
+}
+
+impl Device for Hooked {
+    fn len(&self) -> std::io::Result<u64> {
+        self.device.len()
+    }
+    fn read_at(&self, pos: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        self.device.read_at(pos, buf)
+    }
+    fn write_at(&self, pos: u64, bytes: &[u8]) -> std::io::Result<()> {
+        self.device.write_at(pos, bytes)
+    }
+    fn allocate(&self, range: std::ops::Range<u64>) -> std::io::Result<()> {
+        self.device.allocate(range)
+    }
+    fn punch(&self, range: std::ops::Range<u64>) -> std::io::Result<()> {
+        self.device.punch(range)
+    }
+    fn sync(&self) -> std::io::Result<()> {
+        let hook = self.hook.lock().unwrap().take();
+        if let Some(hook) = hook {
+            hook();
+        }
+        self.device.sync()
+    }
+}
+
+#[test]
+fn what_is_written_while_a_superblock_is_made_durable_is_behind_it_whenever_the_machine_stops() {
+    let mut stops = 0;
+    for seed in 0..6 {
+        let mut random = Random(seed);
+        let blocks = 120;
+        let hooked = Hooked::default();
+        let options = Options::new(blocks * BLOCK as u64).segment_bits(16).codec(Codec::Lz4);
+        // So much room that no write waits for a superblock, which here would be for itself.
+        let options = options.unit(BLOCK).capacity(64 << 20);
+        let volume = Arc::new(Volume::create(hooked.clone(), options).unwrap());
+        // One writer; after each of its writes the blocks had these digests, and it was begun after so many steps.
+        type Told = (Vec<u8>, Vec<Vec<u64>>, Vec<usize>);
+        let start = hooked.device.bytes();
+        let created = hooked.device.len_of_trace();
+        let model = vec![0; blocks as usize * BLOCK];
+        let digest = digests(&model);
+        let told: Arc<Mutex<Told>> = Arc::new(Mutex::new((model, vec![digest], Vec::new())));
+        let write = {
+            let (volume, told, device) = (volume.clone(), told.clone(), hooked.device.clone());
+            move |random: &mut Random| {
+                let at = random.below(blocks) as usize * BLOCK;
+                let text = random.text(BLOCK);
+                let mut told = told.lock().unwrap();
+                told.2.push(device.len_of_trace() - created);
+                volume.write_at(at as u64, &text).unwrap();
+                told.0[at..at + BLOCK].copy_from_slice(&text);
+                let digests = digests(&told.0);
+                told.1.push(digests);
+            }
+        };
+        // Steps when it was all durable, and how many writes that were.
+        let mut flushed = Vec::new();
+        for round in 0..40 {
+            (0..8).for_each(|_| write(&mut random));
+            if round % 5 == 4 {
+                volume.flush().unwrap();
+                let writes = told.lock().unwrap().2.len();
+                flushed.push((hooked.device.len_of_trace() - created, writes));
+            }
+            for _ in 0..3 {
+                let (write, mut other) = (write.clone(), Random(random.number()));
+                let hook = move || (0..3).for_each(|_| write(&mut other));
+                // Where the second head begins writers wait.
+                if volume.stats().moved_len > 0 {
+                    *hooked.hook.lock().unwrap() = Some(Box::new(hook));
+                }
+                volume.tend(true).unwrap();
+                hooked.hook.lock().unwrap().take();
+            }
+        }
+        check(&volume);
+        let (_, states, begun) = &*told.lock().unwrap();
+        let trace = hooked.device.trace();
+        let mut crashes = Crashes::from(start);
+        for (i, step) in trace[created..].iter().enumerate() {
+            crashes.step(step);
+            // Each third one, from another on each time.
+            if (i as u64 + seed) % 3 > 0 {
+                continue;
+            }
+            let found = TracedDevice::holding(crashes.one(&mut random));
+            let found = Volume::open(found).unwrap_or_else(|error| panic!("{seed}, {i}: {error}"));
+            let found = digests(&whole(&found));
+            let promised = flushed.iter().rev().find(|f| f.0 <= i + 1).map_or(0, |f| f.1);
+            let begun = begun.iter().take_while(|&&begun| begun < i + 1).count();
+            let fits = (promised..=begun).any(|k| states[k] == found);
+            assert!(fits, "seed {seed}, step {i}: nothing from {promised} to {begun}");
+            stops += 1;
+        }
+    }
+    assert!(stops > 1000, "{stops}");
+}
+
+#[test]
+fn writers_go_on_while_a_superblock_is_made_durable() {
+    let hooked = Hooked::default();
+    let volume = Volume::create(hooked.clone(), Options::new(64 << 20)).unwrap();
+    let volume = Arc::new(volume);
+    let text = Random(1).bytes(40 * BLOCK);
+    volume.write_at(0, &text).unwrap();
+    let (other, bytes) = (volume.clone(), text.clone());
+    // A barrier that does not return before another thread has written.
+    *hooked.hook.lock().unwrap() = Some(Box::new(move || {
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            other.write_at(1 << 20, &bytes).unwrap();
+            other.read_at(1 << 20, &mut vec![0; bytes.len()]).unwrap();
+            done.send(()).unwrap();
+        });
+        is_done.recv_timeout(Duration::from_secs(20)).expect("a writer does not wait");
+    }));
+    assert!(volume.tend(true).unwrap());
+    assert!(hooked.hook.lock().unwrap().is_none(), "the map was stored");
+    check(&volume);
+}
