@@ -25,7 +25,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = "target/bench/cleaning")]
     work: PathBuf,
     /// MiB of each volume
-    #[arg(long, default_value_t = 1024)]
+    #[arg(long, default_value_t = 2048)]
     size: u64,
     /// For each measurement of time
     #[arg(long, default_value_t = 8)]
@@ -148,7 +148,7 @@ impl Chooser {
 }
 
 fn options(blocks: u64) -> Options {
-    Options::new(blocks * BLOCK as u64).codec(Codec::Lz4).unit(BLOCK).segment_bits(20)
+    Options::new(blocks * BLOCK as u64).codec(Codec::Lz4).unit(BLOCK)
 }
 
 /// A volume all of which is written, and that is as full as that. It is made twice: how much is kept is known then.

@@ -15,7 +15,7 @@ use crate::volume::{Volume, locked};
 /// Bytes that are moved before others have their turn.
 const AT_A_TIME: usize = 64 << 10;
 /// Segments that are cleaned before the map is stored for them, at most.
-const SOON: u32 = 8;
+const SOON: u32 = 16;
 /// When nobody asks for anything, segments are cleaned of which less than so many 32nds are still needed: it takes a third more than
 /// they would, at most.
 const IDLE_BELOW: u64 = 25;
