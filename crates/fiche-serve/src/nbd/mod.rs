@@ -9,6 +9,7 @@
 //! After the specification of the protocol (NetworkBlockDevice project, *The NBD protocol*, `doc/proto.md`).
 
 mod handshake;
+mod queue;
 mod session;
 mod stream;
 
@@ -26,6 +27,12 @@ use fiche::{ReadAt, Result, WriteAt};
 use self::handshake::agree;
 use self::session::Session;
 use self::stream::{Input, Listener, Stream};
+
+/// What [`queue`] waits with; a test that tries all orders has its own.
+mod sync {
+    pub use std::sync::atomic::{AtomicUsize, Ordering};
+    pub use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+}
 
 /// Bytes that one request may be about: what most clients take for granted.
 const MOST_BYTES: u32 = 32 << 20;

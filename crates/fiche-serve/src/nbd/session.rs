@@ -1,20 +1,16 @@
 //! Requests of a connection, and what is answered.
 
-use std::collections::VecDeque;
 use std::io::{self, BufRead, Write};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use fiche::{Error, Result};
 
 use super::handshake::{ALLOCATION_ID, Agreed};
+use super::queue::{Pending, Queue, Work};
 use super::stream::{Input, Stream};
 use super::{Device, MOST_BYTES, locked};
 
-/// Requests of a connection that are under way, and bytes of them: more are not read until some are done.
-const MOST_REQUESTS: usize = 64;
-const MOST_PENDING: usize = 64 << 20;
 /// Threads that help with them while these wait for a device.
 const MOST_WORKERS: usize = 16;
 /// Runs that one block status tells at most.
@@ -49,74 +45,6 @@ mod command {
     pub const FAST_ZERO: u16 = 16;
 }
 
-/// What is to be done by any thread of a connection: reads first. Others are no hindrance to it, and it is none to them.
-#[derive(Default)]
-struct Queue {
-    waiting: Mutex<Waiting>,
-    some: Condvar,
-    /// More threads than processors wait here: they are only of use while others wait for a device.
-    slow: Condvar,
-}
-
-#[derive(Default)]
-struct Waiting {
-    reads: VecDeque<Job>,
-    others: VecDeque<Job>,
-    is_closed: bool,
-}
-
-impl Waiting {
-    /// Whether requests are done so slowly that they can hardly be what keeps the processors busy.
-    fn is_slow(&self) -> bool {
-        const EACH: Duration = Duration::from_micros(10);
-        let since = [self.reads.front(), self.others.front()].into_iter().flatten();
-        let oldest = since.map(|job| job.since.elapsed()).max().unwrap_or_default();
-        oldest > EACH * (self.reads.len() + self.others.len()) as u32
-    }
-}
-
-impl Queue {
-    /// Adds one; whether more threads would be of use.
-    fn push(&self, job: Job) -> bool {
-        let mut waiting = locked(&self.waiting);
-        match job.request.command {
-            command::READ => waiting.reads.push_back(job),
-            _ => waiting.others.push_back(job),
-        }
-        let is_slow = waiting.is_slow();
-        drop(waiting);
-        self.some.notify_one();
-        if is_slow {
-            self.slow.notify_one();
-        }
-        is_slow
-    }
-
-    /// The next one; `None` when there is none and will be none. For one of `more` threads than processors, one that waits too long.
-    fn next(&self, is_more: bool) -> Option<Job> {
-        let mut waiting = locked(&self.waiting);
-        loop {
-            if !is_more || waiting.is_slow() {
-                let next = waiting.reads.pop_front();
-                if let Some(job) = next.or_else(|| waiting.others.pop_front()) {
-                    return Some(job);
-                }
-            }
-            if waiting.is_closed {
-                return None;
-            }
-            let signal = if is_more { &self.slow } else { &self.some };
-            waiting = signal.wait(waiting).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn close(&self) {
-        locked(&self.waiting).is_closed = true;
-        self.some.notify_all();
-        self.slow.notify_all();
-    }
-}
-
 /// A request as it was read.
 struct Request {
     flags: u16,
@@ -132,7 +60,7 @@ pub(super) struct Session {
     agreed: Agreed,
     out: Mutex<Stream>,
     pending: Pending,
-    queue: Queue,
+    queue: Queue<Job>,
 }
 
 impl Session {
@@ -195,7 +123,7 @@ impl Session {
                 request.data = data?;
             }
             let job = Job { request, bytes, since: Instant::now() };
-            let is_alone = self.pending.requests.load(Ordering::Acquire) == 1;
+            let is_alone = self.pending.is_one();
             patience.is_alone = is_alone && input.from.buffer().is_empty();
             if is_alone && input.from.buffer().len() < HEAD {
                 self.finish(job);
@@ -257,44 +185,21 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(2, |n| n.get()).max(2)
 }
 
-/// What of a connection is under way.
-#[derive(Default)]
-struct Pending {
-    requests: AtomicUsize,
-    counts: Mutex<(usize, usize)>,
-    less: Condvar,
-}
-
-impl Pending {
-    fn add(&self, bytes: usize) {
-        let mut counts = locked(&self.counts);
-        while counts.0 >= MOST_REQUESTS || (counts.0 > 0 && counts.1 + bytes > MOST_PENDING) {
-            counts = self.less.wait(counts).unwrap_or_else(PoisonError::into_inner);
-        }
-        *counts = (counts.0 + 1, counts.1 + bytes);
-        self.requests.store(counts.0, Ordering::Release);
-    }
-
-    fn remove(&self, bytes: usize) {
-        let mut counts = locked(&self.counts);
-        *counts = (counts.0 - 1, counts.1 - bytes);
-        self.requests.store(counts.0, Ordering::Release);
-        self.less.notify_all();
-    }
-
-    fn wait(&self) {
-        let mut counts = locked(&self.counts);
-        while counts.0 > 0 {
-            counts = self.less.wait(counts).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
 /// A request, and how many of the bytes under way are its own.
 struct Job {
     request: Request,
     bytes: usize,
     since: Instant,
+}
+
+impl Work for Job {
+    fn is_first(&self) -> bool {
+        self.request.command == command::READ
+    }
+
+    fn waits_for(&self) -> Duration {
+        self.since.elapsed()
+    }
 }
 
 /// The number of an error, as the protocol has them.
