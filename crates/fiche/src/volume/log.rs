@@ -12,7 +12,7 @@ use crate::volume::format::{
     SUPERBLOCKS, Stream, Superblock,
 };
 use crate::volume::map;
-use crate::volume::space::{Gone, Space, put_root};
+use crate::volume::space::{Early, Gone, Space, put_root};
 use crate::volume::unit::{Draft, Part};
 use crate::volume::{Volume, locked};
 use crate::wire::{Put, load_low};
@@ -281,6 +281,7 @@ impl Volume {
         }
         let mut draft = std::mem::take(draft);
         let pos = self.append(log, Stream::Hot, &mut draft)?;
+        log.space.set_meta(pos / ALIGN);
         self.counts.map_len.add(draft.bytes.len() as u64);
         draft
             .parts
@@ -309,6 +310,25 @@ impl Volume {
         self.storing.end(written.is_ok().then_some(stored));
         written?;
         self.settle(&mut locked(&self.log), false)
+    }
+
+    /// Makes the log durable and goes on in segments that need no superblock to be free. Whether there were any.
+    pub(super) fn release(&self, log: &mut Log) -> Result<bool> {
+        let early = log.space.early();
+        if early.is_empty() {
+            return Ok(false);
+        }
+        self.barrier()?;
+        log.space.release_early(&early);
+        Ok(true)
+    }
+
+    /// The same, and nobody has to wait for the barrier.
+    pub(super) fn release_beside(&self, log: MutexGuard<'_, Log>, early: &[Early]) -> Result<()> {
+        drop(log);
+        self.barrier()?;
+        locked(&self.log).space.release_early(early);
+        Ok(())
     }
 
     /// Takes up what a superblock was written for: what only the one before needed is free. Waits for one that is being written, or not.

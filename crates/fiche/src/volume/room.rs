@@ -63,7 +63,9 @@ impl Volume {
                 self.clean(log, victim)?;
                 continue;
             }
-            if soon > 0 {
+            let released = self.release(log)?;
+            let is_enough = log.space.available() > enough;
+            if soon > 0 && !is_enough && (!released || log.space.soon() >= MOVED) {
                 self.checkpoint(log)?;
             }
             without = if log.space.available() > most { 0 } else { without + 1 };

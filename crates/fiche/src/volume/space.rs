@@ -13,13 +13,26 @@ pub(super) struct Used {
     pub live: u32,
     /// The how many-eth turn of the log led there, since it was opened; 0 for one before. It tells how old what it holds is.
     turn: u64,
+    /// Whether nodes or usage pages were written to it, since that turn.
+    has_meta: bool,
 }
 
 /// Segments that wait for a superblock to be durable.
 pub(super) struct Gone {
     pending: Vec<u32>,
     cleaned: BTreeSet<u32>,
+    base: Base,
 }
+
+/// Where the log that is to be read begins: what was entered later, and the heads of then, is that log.
+#[derive(Clone, Copy, Debug, Default)]
+struct Base {
+    turn: u64,
+    heads: [u64; 2],
+}
+
+/// A segment that needs no superblock to be free, and the turn that led there.
+pub(super) type Early = (u32, u64);
 
 /// The segments of a volume.
 pub(super) struct Space {
@@ -52,6 +65,8 @@ pub(super) struct Space {
     removed: u64,
     gave_up: Option<u64>,
     turn: u64,
+    /// Of the last superblock that is known to be durable; `None` until there is one.
+    base: Option<Base>,
     /// Where the next extent of each stream lies; 0 for nowhere.
     pub heads: [u64; 2],
 }
@@ -76,6 +91,7 @@ impl Space {
             removed: 0,
             gave_up: None,
             turn: 0,
+            base: None,
             heads,
         }
     }
@@ -253,6 +269,48 @@ impl Space {
         Gone {
             pending: std::mem::take(&mut self.pending),
             cleaned: std::mem::take(&mut self.cleaned),
+            base: Base { turn: self.turn, heads: self.heads },
+        }
+    }
+
+    /// Segments that hold nothing any more and are free as soon as the log is durable up to here: an opening puts all that replaced what they held into the map
+    /// again, and needs nothing of them. Those that it reads need the next superblock: the log behind the last one,
+    /// and nodes.
+    pub fn early(&self) -> Vec<Early> {
+        let Some(base) = self.base else { return Vec::new() };
+        let is_early = |&&segment: &&u32| {
+            let Used { turn, has_meta, .. } = self.used(segment);
+            let was_head = base.heads.iter().any(|head| head >> self.bits == u64::from(segment));
+            turn > 0 && turn <= base.turn && !has_meta && !was_head && self.is_dead(segment)
+        };
+        let early = self.pending.iter().filter(is_early);
+        early.map(|&segment| (segment, self.used(segment).turn)).collect()
+    }
+
+    /// The log is durable: it may go on in these.
+    pub fn release_early(&mut self, early: &[Early]) {
+        for &(segment, turn) in early {
+            // Somebody else may have let go of it meanwhile, so that it waits again, for something else.
+            let waits = self.pending.contains(&segment) && self.used(segment).turn == turn;
+            if waits {
+                self.pending.retain(|&other| other != segment);
+                self.cleaned.remove(&segment);
+                self.set_free(segment);
+            }
+        }
+    }
+
+    fn set_free(&mut self, segment: u32) {
+        if self.is_dead(segment) && !self.is_head(segment) && !self.free.contains(&segment) {
+            self.free.push(segment);
+        }
+    }
+
+    /// Nodes or usage pages were written to where this entry leads.
+    pub fn set_meta(&mut self, entry: u64) {
+        let segment = self.segment(entry) as usize;
+        if let Some(used) = self.used.get_mut(segment) {
+            used.has_meta = true;
         }
     }
 
@@ -265,17 +323,14 @@ impl Space {
     /// Lets the log go on in segments of which nothing is needed.
     pub fn release(&mut self, gone: Gone) {
         self.on_the_way = 0;
+        self.base = Some(gone.base);
         // What is left in those that were cleaned is damaged: it is neither to be overwritten nor to be tried again and again.
         for segment in gone.cleaned {
             if !self.is_dead(segment) {
                 self.stuck.insert(segment);
             }
         }
-        for segment in gone.pending {
-            if self.is_dead(segment) && !self.is_head(segment) && !self.free.contains(&segment) {
-                self.free.push(segment);
-            }
-        }
+        gone.pending.into_iter().for_each(|segment| self.set_free(segment));
     }
 
     /// All segments but the first that hold nothing, when a volume was opened.
@@ -374,7 +429,7 @@ impl Space {
         let start = page as usize * FAN;
         for segment in start..start + FAN {
             let (total, live) = (take.count(u32::MAX.into())?, take.count(u32::MAX.into())?);
-            let used = Used { total: total as u32, live: live as u32, turn: 0 };
+            let used = Used { total: total as u32, live: live as u32, ..Used::default() };
             match self.used.get_mut(segment) {
                 Some(slot) if live <= total => *slot = used,
                 None if total == 0 && live == 0 => {}

@@ -16,6 +16,8 @@ use crate::volume::{Volume, locked};
 const AT_A_TIME: usize = 64 << 10;
 /// Segments that are cleaned before the map is stored for them, at most.
 const SOON: u32 = 16;
+/// Segments that are kept free beside those that have to be, at most.
+const MORE: u32 = 64;
 /// When nobody asks for anything, segments are cleaned of which less than so many 32nds are still needed: it takes a third more than
 /// they would, at most.
 const IDLE_BELOW: u64 = 25;
@@ -77,7 +79,11 @@ impl Volume {
             let mut log = locked(&self.log);
             let (least, enough) = (self.least(&log), self.enough(&log));
             let is_short = log.space.available() < enough;
-            let is_worth = is_short && log.space.soon() >= SOON.min((enough - least) / 2);
+            let early = log.space.early();
+            if is_short && early.len() as u32 >= ((enough - least) / 4).max(1) {
+                return self.release_beside(log, &early).map(|()| true);
+            }
+            let is_worth = is_short && log.space.soon() >= (log.space.most() / 64).clamp(4, SOON);
             // Else a write has to do it.
             let is_long = log.since > BETWEEN / 2 || self.map().dirty > self.most_dirty() / 2;
             if is_worth || is_long {
@@ -112,7 +118,7 @@ impl Volume {
 
     /// Segments of which no more are needed.
     fn enough(&self, log: &Log) -> u32 {
-        self.reserve(log) + 2 + (log.space.most() / 32).max(4)
+        self.reserve(log) + 2 + (log.space.most() / 64).clamp(4, MORE)
     }
 
     /// Bytes that may be moved now: for those that others wrote since the last time as many as cleaning takes to win them back, half of it
