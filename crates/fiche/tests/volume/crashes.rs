@@ -46,82 +46,162 @@ impl History {
     }
 }
 
-#[test]
-fn whenever_the_machine_stops_what_was_flushed_is_there_and_nothing_out_of_order() {
-    let (wanted, mut done, mut twice, mut seed) = (wanted(), 0, 0, 0);
-    while done < wanted {
-        seed += 1;
-        let mut random = Random(seed);
-        let (blocks, options) = options(&mut random);
-        let device = TracedDevice::default();
-        let volume = Volume::create(device.clone(), options).unwrap();
-        let start = device.bytes();
-        let created = device.len_of_trace();
-        let mut model = vec![0; blocks as usize * BLOCK];
-        let mut history =
-            History { states: vec![digests(&model)], begun: Vec::new(), flushed: Vec::new() };
-        let mut volume = Some(volume);
-        for _ in 0..120 {
-            for ask in asks(&mut random, (model.len() / BLOCK) as u64) {
-                history.begun.push(device.len_of_trace() - created);
-                let open = volume.as_ref().unwrap();
-                run(open, &ask).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-                apply(&mut model, &ask);
-                history.states.push(digests(&model));
-                if matches!(ask, Ask::Flush | Ask::Resize(_) | Ask::Trim) {
-                    let steps = device.len_of_trace() - created;
-                    history.flushed.push((steps, history.begun.len()));
-                }
-            }
-            if random.below(40) == 0 {
-                drop(volume.take());
-                history.flushed.push((device.len_of_trace() - created, history.begun.len()));
-                volume = Some(Volume::open(device.clone()).unwrap());
-            }
+/// What is done to a volume, and when.
+struct Recorded {
+    device: TracedDevice,
+    /// What was on the device when it was made, and how many steps that took.
+    start: Vec<u8>,
+    created: usize,
+    model: Vec<u8>,
+    history: History,
+}
+
+impl Recorded {
+    fn new(device: TracedDevice, blocks: u64) -> Recorded {
+        let model = vec![0; blocks as usize * BLOCK];
+        Recorded {
+            start: device.bytes(),
+            created: device.len_of_trace(),
+            history: History {
+                states: vec![digests(&model)],
+                begun: Vec::new(),
+                flushed: Vec::new(),
+            },
+            model,
+            device,
         }
-        let trace = device.trace();
-        let mut crashes = Crashes::from(start);
-        for (i, step) in trace[created..].iter().enumerate() {
+    }
+
+    fn steps(&self) -> usize {
+        self.device.len_of_trace() - self.created
+    }
+
+    fn run(&mut self, volume: &Volume, ask: &Ask) {
+        self.history.begun.push(self.steps());
+        run(volume, ask).unwrap();
+        apply(&mut self.model, ask);
+        self.history.states.push(digests(&self.model));
+        if matches!(ask, Ask::Flush | Ask::Resize(_) | Ask::Trim) {
+            self.set_flushed();
+        }
+    }
+
+    /// All that was asked is durable.
+    fn set_flushed(&mut self) {
+        self.history.flushed.push((self.steps(), self.history.begun.len()));
+    }
+
+    /// The machine stops after each `each`-th step. How often, and how often again while it recovered.
+    fn stop(&self, each: usize, random: &mut Random) -> (u64, u64) {
+        let (mut done, mut twice) = (0, 0);
+        let trace = self.device.trace();
+        let mut crashes = Crashes::from(self.start.clone());
+        for (i, step) in trace[self.created..].iter().enumerate() {
             crashes.step(step);
             let steps = i + 1;
-            let found = crashes.one(&mut random);
+            if !steps.is_multiple_of(each) {
+                continue;
+            }
+            let found = crashes.one(random);
             let again = TracedDevice::holding(found.clone());
             let recovered = Volume::open(again.clone())
-                .unwrap_or_else(|error| panic!("seed {seed}, after step {steps}: {error}"));
+                .unwrap_or_else(|error| panic!("after step {steps}: {error}"));
             let bytes = whole(&recovered);
-            let k = history
+            let k = self
+                .history
                 .judge(&digests(&bytes), steps)
-                .unwrap_or_else(|why| panic!("seed {seed}, after step {steps}: {why}"));
+                .unwrap_or_else(|why| panic!("after step {steps}: {why}"));
             done += 1;
             if random.below(8) == 0 {
                 check(&recovered);
                 // It goes on as if nothing had been, and nothing of what was lost comes back.
                 let mut model = bytes;
                 for _ in 0..12 {
-                    for ask in asks(&mut random, (model.len() / BLOCK) as u64) {
+                    for ask in asks(random, (model.len() / BLOCK) as u64) {
                         run(&recovered, &ask).unwrap();
                         apply(&mut model, &ask);
                     }
                 }
                 recovered.flush().unwrap();
                 let kept = TracedDevice::holding(again.bytes());
-                assert!(whole(&Volume::open(kept).unwrap()) == model, "seed {seed}, {steps}");
+                assert!(whole(&Volume::open(kept).unwrap()) == model, "{steps}");
             } else if random.below(4) == 0 {
                 // The machine stops while it recovers.
                 let mut second = Crashes::from(found);
                 let trace = again.trace();
                 let end = random.below(trace.len() as u64 + 1) as usize;
                 trace[..end].iter().for_each(|step| second.step(step));
-                let found = TracedDevice::holding(second.one(&mut random));
+                let found = TracedDevice::holding(second.one(random));
                 let recovered = Volume::open(found)
-                    .unwrap_or_else(|error| panic!("seed {seed}, twice at {steps}: {error}"));
+                    .unwrap_or_else(|error| panic!("twice at {steps}: {error}"));
                 let digests = digests(&whole(&recovered));
-                let again = history.judge(&digests, steps);
-                assert!(again.is_ok_and(|again| again == k), "seed {seed}, twice at {steps}");
+                let again = self.history.judge(&digests, steps);
+                assert!(again.is_ok_and(|again| again == k), "twice at {steps}");
                 check(&recovered);
                 twice += 1;
             }
         }
+        (done, twice)
+    }
+}
+
+/// All that can be asked of a volume that has room.
+fn anything(random: &mut Random) -> Recorded {
+    let (blocks, options) = options(random);
+    let device = TracedDevice::default();
+    let volume = Volume::create(device.clone(), options).unwrap();
+    let mut recorded = Recorded::new(device.clone(), blocks);
+    let mut volume = Some(volume);
+    for _ in 0..120 {
+        for ask in asks(random, (recorded.model.len() / BLOCK) as u64) {
+            recorded.run(volume.as_ref().unwrap(), &ask);
+        }
+        if random.below(40) == 0 {
+            drop(volume.take());
+            recorded.set_flushed();
+            volume = Some(Volume::open(device.clone()).unwrap());
+        }
+    }
+    recorded
+}
+
+/// Blocks of noise are written again and again where there is little room: segments are cleaned all the time, and written again.
+fn tight(random: &mut Random) -> Recorded {
+    let blocks = 200;
+    let device = TracedDevice::default();
+    let options = Options::new(blocks * BLOCK as u64).segment_bits(16).codec(Codec::Copy);
+    let room = blocks * BLOCK as u64 * (5 + random.below(4)) / 4 + (12 << 16);
+    let volume = Volume::create(device.clone(), options.unit(BLOCK).capacity(room)).unwrap();
+    let mut recorded = Recorded::new(device, blocks);
+    let flushes = [0, 1, 8][random.below(3) as usize];
+    for i in 0..1200 {
+        let block = if i < blocks { i } else { random.below(blocks) };
+        let write = Ask::Write(block * BLOCK as u64, random.bytes(BLOCK));
+        recorded.run(&volume, &write);
+        match random.below(256) {
+            n if n < flushes => recorded.run(&volume, &Ask::Flush),
+            n if n < 128 => recorded.run(&volume, &Ask::Tend(1 + n as u32 % 4, false)),
+            _ => {}
+        }
+    }
+    let stats = volume.stats();
+    assert!(stats.cleaned > stats.checkpoints * 2, "{stats:?}");
+    recorded
+}
+
+#[test]
+fn whenever_the_machine_stops_what_was_flushed_is_there_and_nothing_out_of_order() {
+    let (wanted, mut done, mut twice, mut seed) = (wanted(), 0, 0, 0);
+    while done < wanted {
+        seed += 1;
+        println!("seed {seed}");
+        let mut random = Random(seed);
+        let counts = match seed % 3 {
+            0 => tight(&mut random).stop(7, &mut random),
+            _ => anything(&mut random).stop(1, &mut random),
+        };
+        done += counts.0;
+        twice += counts.1;
     }
     println!("{done} crashes of {seed} histories, {twice} of them twice");
     assert!(twice > 100 && seed >= 3);

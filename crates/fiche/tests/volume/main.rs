@@ -27,8 +27,8 @@ enum Ask {
     /// To so many blocks.
     Resize(u64),
     Trim,
-    /// So many times what is due beside the requests, as if nobody asked for anything.
-    Tend(u32),
+    /// So many times what is due beside the requests; whether as if nobody asked for anything.
+    Tend(u32, bool),
 }
 
 fn content(random: &mut Random, len: usize) -> Vec<u8> {
@@ -73,7 +73,7 @@ fn ask(random: &mut Random, blocks: u64) -> Ask {
 fn asks(random: &mut Random, blocks: u64) -> Vec<Ask> {
     match random.below(60) {
         0 => vec![Ask::Trim],
-        3..=5 => vec![Ask::Tend(1 + random.below(12) as u32)],
+        3..=5 => vec![Ask::Tend(1 + random.below(12) as u32, true)],
         1 => vec![Ask::Resize(blocks + random.below(1500))],
         2 => {
             let fewer = (1 + random.below(blocks)).max(20);
@@ -92,7 +92,7 @@ fn run(volume: &Volume, ask: &Ask) -> fiche::Result<()> {
         Ask::Flush => volume.flush(),
         Ask::Resize(blocks) => volume.resize(blocks * BLOCK as u64, None),
         Ask::Trim => volume.trim(),
-        Ask::Tend(times) => (0..*times).try_for_each(|_| volume.tend(true).map(|_| ())),
+        Ask::Tend(times, idle) => (0..*times).try_for_each(|_| volume.tend(*idle).map(|_| ())),
     }
 }
 
@@ -109,7 +109,7 @@ fn apply(model: &mut Vec<u8>, ask: &Ask) {
                 model[from as usize..to as usize].fill(0);
             }
         }
-        Ask::Flush | Ask::Trim | Ask::Tend(_) => {}
+        Ask::Flush | Ask::Trim | Ask::Tend(..) => {}
         Ask::Resize(blocks) => model.resize(*blocks as usize * BLOCK, 0),
     }
 }
