@@ -5,8 +5,9 @@
 //!
 //! The file is cut into segments of one length. Segment 0 holds the header and, at 4096, 8192, 12288 and 16384, the
 //! superblocks. All others hold the log: extents one behind the other, each at a multiple of eight bytes, from the
-//! start of the segment. What an extent says is never changed; a segment is written anew from its start when the newest superblock needs nothing
-//! of it any more. To write a block of the device is to append it to the log,
+//! start of the segment. What an extent says is never changed; a segment is written anew from its start when an opening needs nothing
+//! of it any more: what it held was replaced by what the newest superblock leads to, or by extents behind that which are durable; of nodes, usage and these extents themselves only a
+//! superblock sets it free. So before they are read, the map of a superblock and the log behind it may lead to places that were written over. To write a block of the device is to append it to the log,
 //! and to let the map lead there. The log is written at one or two places at once, the *heads*: extents of both are numbered as one.
 //!
 //! A *position* of 5 bytes is an eighth of a position in the file, and 0 is none; one of 8 bytes is in bytes, and so is a position that a checksum covers. Tags are covered as their 4 bytes.
