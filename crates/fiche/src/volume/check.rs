@@ -1,11 +1,10 @@
 //! Reads everything, and holds it against what it should be.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::error::{Error, Result};
 use crate::volume::format::{ALIGN, BLOCK, FAN, FAN_BITS};
-use crate::volume::log::Log;
-use crate::volume::read::read_unit;
+use crate::volume::read::{View, read_unit};
 use crate::volume::{Volume, Work, locked};
 
 /// What [`Volume::check`] found.
@@ -23,43 +22,73 @@ pub struct Checked {
     pub damaged_nodes: Vec<u64>,
     /// Segments of which something else is used than the usage pages say.
     pub miscounted: u64,
+    /// The same of each snapshot, and its name: here [`miscounted`](Checked::miscounted) are segments that it leads to and does not hold.
+    pub snapshots: Vec<(String, Checked)>,
 }
 
 impl Checked {
     /// True where nothing is wrong.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.damaged.is_empty() && self.has_whole_map()
+        let is_whole = |(_, checked): &(String, Checked)| checked.is_whole();
+        self.damaged.is_empty() && self.has_whole_map() && self.snapshots.iter().all(is_whole)
     }
 
-    /// True where the map and the usage are right, whatever the units are.
+    /// True where the map and the usage are right, whatever the units and the snapshots are.
     #[must_use]
     pub fn has_whole_map(&self) -> bool {
         self.damaged_nodes.is_empty() && self.miscounted == 0
     }
 }
 
+/// What is counted while a map is gone through.
+#[derive(Default)]
+struct Counted {
+    /// Blocks and nodes that lead to each segment.
+    used: HashMap<u32, u32>,
+    /// Nodes of snapshots that were gone through: what an earlier one has as well is looked at once.
+    seen: HashSet<u64>,
+    is_snapshot: bool,
+}
+
 impl Volume {
-    /// Reads the whole map and each unit, verifies all checksums, decodes all units, and counts what is used of each segment again.
-    /// Writes wait until it is done.
+    /// Reads the whole map and each unit, verifies all checksums, decodes all units, and counts what is used of each segment again; then the
+    /// same of each snapshot, but for those parts of its map that an earlier one has, too. Writes wait until it is done.
     ///
     /// # Errors
     /// [`Error::Io`]; damage is no error but what it returns.
     pub fn check(&self) -> Result<Checked> {
+        let log = locked(&self.log);
+        let mut counted = Counted::default();
+        let mut checked = self.check_map(&self.view, self.blocks(), &mut counted)?;
+        let is_wrong = |&segment: &u32| {
+            log.space.used(segment).live != counted.used.get(&segment).copied().unwrap_or(0)
+        };
+        checked.miscounted = (0..log.space.segments()).filter(is_wrong).count() as u64;
+        counted.is_snapshot = true;
+        for kept in &log.snapshots {
+            let view = View::new(kept.blocks, kept.map);
+            counted.used.clear();
+            let mut its = self.check_map(&view, kept.blocks, &mut counted)?;
+            its.miscounted =
+                counted.used.keys().filter(|&&segment| !kept.holds(segment)).count() as u64;
+            checked.snapshots.push((kept.name.clone(), its));
+        }
+        Ok(checked)
+    }
+
+    fn check_map(&self, view: &View, blocks: u64, counted: &mut Counted) -> Result<Checked> {
         const MOST: usize = 1000;
-        let mut log = locked(&self.log);
         let mut checked = Checked::default();
-        let mut used: HashMap<u32, u32> = HashMap::new();
-        let mut leaves = Vec::new();
-        self.walk(&mut log, &mut checked, &mut used, &mut leaves)?;
+        let leaves = self.walk(view, &mut checked, counted)?;
         let mut work = Work::default();
         let mut buf = vec![0; FAN * BLOCK];
+        let load = self.load();
         for leaf in leaves {
             let first = leaf << FAN_BITS;
-            let count = (self.blocks() - first).min(FAN as u64);
-            let load = self.load();
+            let count = blocks.saturating_sub(first).min(FAN as u64);
             let entries: Vec<u64> = (first..first + count)
-                .map(|block| self.map().get(block, &load))
+                .map(|block| locked(&view.map).get(block, &load))
                 .collect::<Result<_>>()?;
             let mut at = 0;
             for run in entries.chunk_by(|a, b| a == b) {
@@ -68,7 +97,7 @@ impl Volume {
                 if entry == 0 {
                     continue;
                 }
-                *used.entry(log.space.segment(entry)).or_default() += run.len() as u32;
+                *counted.used.entry(self.segment_of(entry)).or_default() += run.len() as u32;
                 checked.blocks += run.len() as u64;
                 let buf = &mut buf[..run.len() * BLOCK];
                 match read_unit(self.from(), start, entry, buf, &mut work) {
@@ -76,7 +105,7 @@ impl Volume {
                         // Where blocks in its middle were written again it comes more than once.
                         let mut is_first = true;
                         for before in block..start {
-                            is_first &= self.map().get(before, &load)? != entry;
+                            is_first &= locked(&view.map).get(before, &load)? != entry;
                         }
                         if is_first {
                             checked.units += 1;
@@ -91,31 +120,29 @@ impl Volume {
                     }
                 }
             }
-            self.map().shrink(0);
+            locked(&view.map).shrink(0);
         }
-        let is_wrong = |&segment: &u32| {
-            log.space.used(segment).live != used.get(&segment).copied().unwrap_or(0)
-        };
-        checked.miscounted = (0..log.space.segments()).filter(is_wrong).count() as u64;
         Ok(checked)
     }
 
+    fn segment_of(&self, entry: u64) -> u32 {
+        ((entry * ALIGN) >> self.bits) as u32
+    }
+
     /// Counts the nodes of the map as they are stored, and lists those of level 0.
-    fn walk(
-        &self,
-        log: &mut Log,
-        checked: &mut Checked,
-        used: &mut HashMap<u32, u32>,
-        leaves: &mut Vec<u64>,
-    ) -> Result<()> {
+    fn walk(&self, view: &View, checked: &mut Checked, counted: &mut Counted) -> Result<Vec<u64>> {
         let load = self.load();
-        let mut open = vec![self.map().top()];
+        let mut leaves = Vec::new();
+        let mut open = vec![locked(&view.map).top()];
         while let Some(place) = open.pop() {
-            let entry = self.map().stored(place, &load)?;
+            let entry = locked(&view.map).stored(place, &load)?;
             if entry > 0 {
-                *used.entry(log.space.segment(entry)).or_default() += 1;
+                *counted.used.entry(self.segment_of(entry)).or_default() += 1;
             }
-            let children = self.map().children(place, &load);
+            if counted.is_snapshot && (entry == 0 || !counted.seen.insert(entry)) {
+                continue;
+            }
+            let children = locked(&view.map).children(place, &load);
             let children = match children {
                 Ok(children) => children,
                 Err(Error::Io(error)) => return Err(error.into()),
@@ -130,6 +157,6 @@ impl Volume {
             }
         }
         leaves.sort_unstable();
-        Ok(())
+        Ok(leaves)
     }
 }

@@ -6,6 +6,7 @@ use crate::volume::format::{
     ALIGN, BLOCK, EXTENT_HEAD, ExtentHead, FRAGMENT_HEAD, FragmentHead, Kind, Stream,
 };
 use crate::volume::log::Log;
+use crate::volume::snapshot::Kept;
 use crate::volume::unit::{Draft, draft, unpack};
 
 /// The extents of a segment whose heads are right, from its start on: where the fragments of each lie in `bytes`, and how many.
@@ -93,8 +94,9 @@ impl Volume {
         most: usize,
     ) -> Result<bool> {
         let Victim { segment, turn, ref bytes, ref fragments, .. } = *victim;
-        if log.space.is_dead(segment) || self.map().turn_of(segment) != turn {
-            // Others replaced all of it meanwhile.
+        let is_other = self.map().turn_of(segment) != turn;
+        if is_other || log.space.is_dead(segment) || log.space.is_held(segment) {
+            // Others replaced all of it meanwhile, or a snapshot keeps it.
             log.space.set_done(segment, false);
             return Ok(true);
         }
@@ -154,8 +156,12 @@ impl Volume {
                     log.space.set_changed(head.block as u32);
                 }
             }
-            // Each superblock has one of its own.
-            Kind::UsageRoot => {}
+            // Each superblock has its own.
+            Kind::UsageRoot | Kind::SnapshotRoot => {}
+            Kind::Snapshot => {
+                let kept = log.snapshots.iter_mut().find(|kept| kept.entry == entry);
+                kept.into_iter().for_each(Kept::touch);
+            }
             Kind::Unit(_) | Kind::Pattern => {
                 // The device may have become shorter than it reaches.
                 let end = (head.block + u64::from(head.count)).min(self.blocks());

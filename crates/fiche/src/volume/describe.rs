@@ -9,7 +9,9 @@ use crate::error::Result;
 use crate::io::{ReadAt, into_io};
 use crate::volume::device::Device;
 use crate::volume::format::BLOCK;
+use crate::volume::log::{Ahead, From};
 use crate::volume::open::{read_usage, whole};
+use crate::volume::snapshot::{self, SnapshotInfo};
 use crate::volume::space::Space;
 
 /// How a volume was made, and how full it was when its map was stored last: what was written since is not counted.
@@ -36,6 +38,8 @@ pub struct Description {
     pub live: u32,
     /// How often the map was stored.
     pub generation: u64,
+    /// The snapshots that it has, the oldest first.
+    pub snapshots: Vec<SnapshotInfo>,
 }
 
 /// Something to read as a device that cannot be written.
@@ -75,10 +79,12 @@ pub fn describe(source: &dyn ReadAt) -> Result<Description> {
     let (bits, segments) = (superblock.segment_bits, superblock.segments);
     let mut space = Space::new(bits, superblock.most_segments, segments, superblock.heads);
     read_usage(&device, &superblock, &mut space)?;
+    let from = From { device: &device, tag: superblock.tag, bits, ahead: Ahead::default() };
+    let snapshots = snapshot::read_all(from, &superblock, &mut space)?;
     let (mut free, mut total, mut live) = (0, 0, 0);
     for segment in 1..segments {
         let used = space.used(segment);
-        if used.live == 0 && !space.is_head(segment) {
+        if used.live == 0 && !space.is_head(segment) && !space.is_held(segment) {
             free += 1;
         } else {
             total += u64::from(used.total);
@@ -96,5 +102,6 @@ pub fn describe(source: &dyn ReadAt) -> Result<Description> {
         free_len: free << bits,
         live: (live * 1000 / total.max(1)) as u32,
         generation: superblock.generation,
+        snapshots: snapshot::infos(&snapshots, bits),
     })
 }

@@ -33,7 +33,8 @@
 //! | 64 | 8 | map | where the root of the map lies; 0 where all blocks are zero |
 //! | 72 | 8 | usage | where the usage root lies |
 //! | 80 | 8 | second head | or it will lie here; in another segment, 0 for nowhere |
-//! | 88 | 32 | reserved | zero |
+//! | 88 | 8 | snapshots | where the snapshot root lies; 0 where there are no snapshots |
+//! | 96 | 24 | reserved | zero |
 //!
 //! Generation `g` lies at 4096 and again at 12288 where `g` is even, else at 8192 and 16384. It is written once everything it
 //! leads to is durable, and the next one once it is. One that is damaged, or has values that make no sense, is passed over.
@@ -64,7 +65,7 @@
 //! | 4 | 5 | block | number of the first one |
 //! | 9 | 3 | count | how many blocks it stands for |
 //! | 12 | 3 | length | of the stored bytes, which follow |
-//! | 15 | 1 | kind | 0 to 3: a unit of blocks in this codec; 16: up to 4096 blocks that repeat the stored eight bytes; 17: blocks of zeros, nothing stored, to which no map leads; 32: a node of the map; 33: a usage page; 34: the usage root |
+//! | 15 | 1 | kind | 0 to 3: a unit of blocks in this codec; 16: up to 4096 blocks that repeat the stored eight bytes; 17: blocks of zeros, nothing stored, to which no map leads; 32: a node of the map; 33: a usage page; 34: the usage root; 35: a snapshot; 36: the snapshot root |
 //!
 //! A unit has up to 32 blocks. It is stored in codec 0 where it does not shrink, whatever the codec of the volume is. A fragment may reach beyond the
 //! end of a device that became shorter: blocks there are none.
@@ -88,6 +89,16 @@
 //! # Usage root
 //!
 //! *block* is 0, *count* 1. The stored bytes are the positions of all usage pages, 5 bytes each, 0 for those that are not there; behind the last that is there none follow.
+//!
+//! # Snapshot
+//!
+//! *block* is its number, *count* 1. The stored bytes are: the length of its name, a varint, and the name, 1 to 255 bytes of UTF-8 without control characters; varints with the
+//! time when it was taken, in seconds since 1970, and the blocks that the device had; the position of the root of its map, 5 bytes; how many runs of segments
+//! follow, and for each two varints: how many segments lie between the one before and this run, and how many it has, at least one. What the snapshot holds lies in these segments. They are not written again.
+//!
+//! # Snapshot root
+//!
+//! *block* is 0, *count* 1. The stored bytes are the positions of all snapshots, 5 bytes each, up to 4096 of them, in the order of their numbers, no two of which are the same.
 //!
 //! # Opening a volume
 //!
@@ -152,6 +163,7 @@ pub(super) struct Superblock {
     pub heads: [u64; 2],
     pub map: u64,
     pub usage: u64,
+    pub snapshots: u64,
 }
 
 impl Superblock {
@@ -165,7 +177,7 @@ impl Superblock {
         rest.put_u32(self.segments);
         rest.put_u32(0);
         let [head, second] = self.heads;
-        let places = [self.next, head, self.map, self.usage, second];
+        let places = [self.next, head, self.map, self.usage, second, self.snapshots];
         places.iter().for_each(|&value| rest.put_u64(value));
         rest.resize(SUPERBLOCK_LEN - 12, 0);
         let mut bytes = MAGIC.to_vec();
@@ -186,8 +198,8 @@ impl Superblock {
         let (segment_bits, codec, level, unit) = (take.u8()?, take.u8()?, take.u8()?, take.u8()?);
         let (most_segments, segments, reserved) = (take.u32()?, take.u32()?, take.u32()?);
         let (next, head, map, usage) = (take.u64()?, take.u64()?, take.u64()?, take.u64()?);
-        let heads = [head, take.u64()?];
-        let is_zero = reserved == 0 && take.bytes(32)?.iter().all(|&byte| byte == 0);
+        let (heads, snapshots) = ([head, take.u64()?], take.u64()?);
+        let is_zero = reserved == 0 && take.bytes(24)?.iter().all(|&byte| byte == 0);
         let codec = unit_codec(codec).ok_or_else(|| take.corrupt())?;
         let superblock = Superblock {
             tag,
@@ -203,6 +215,7 @@ impl Superblock {
             heads,
             map,
             usage,
+            snapshots,
         };
         match is_zero && superblock.makes_sense() {
             true => Ok(superblock),
@@ -219,7 +232,7 @@ impl Superblock {
             && self.codec.check_level(self.level.into()).is_ok()
             && (1..=self.most_segments).contains(&self.segments)
             && end() <= ALIGN << ENTRY_BITS
-            && [head, second, self.map, self.usage]
+            && [head, second, self.map, self.usage, self.snapshots]
                 .iter()
                 .all(|&pos| pos % ALIGN == 0 && pos < end())
             && head >> self.segment_bits > 0
@@ -299,6 +312,8 @@ pub(super) enum Kind {
     Node,
     UsagePage,
     UsageRoot,
+    Snapshot,
+    SnapshotRoot,
 }
 
 impl Kind {
@@ -310,6 +325,8 @@ impl Kind {
             Kind::Node => 32,
             Kind::UsagePage => 33,
             Kind::UsageRoot => 34,
+            Kind::Snapshot => 35,
+            Kind::SnapshotRoot => 36,
         }
     }
 
@@ -320,6 +337,8 @@ impl Kind {
             32 => Kind::Node,
             33 => Kind::UsagePage,
             34 => Kind::UsageRoot,
+            35 => Kind::Snapshot,
+            36 => Kind::SnapshotRoot,
             _ => Kind::Unit(unit_codec(number)?),
         })
     }
@@ -363,7 +382,9 @@ impl FragmentHead {
             Kind::Unit(_) => (1..=MAX_UNIT as u32).contains(&count) && len > 0,
             Kind::Pattern => (1..=MAX_PATTERN as u32).contains(&count) && len == 8,
             Kind::Zeros => count > 0 && len == 0,
-            Kind::Node | Kind::UsagePage | Kind::UsageRoot => count > 0,
+            Kind::Node | Kind::UsagePage | Kind::UsageRoot | Kind::Snapshot | Kind::SnapshotRoot => {
+                count > 0
+            }
         };
         match is_sound && len as usize <= MAX_EXTENT {
             true => Ok(FragmentHead { block, count, len, kind, checksum }),
@@ -405,6 +426,7 @@ mod tests {
             heads: [5 << 22, (6 << 22) + 8],
             map: 0,
             usage: 65 << 22,
+            snapshots: 64 << 22,
         };
         let bytes = superblock.put(4096);
         assert_eq!(bytes.len(), SUPERBLOCK_LEN);

@@ -12,6 +12,7 @@ use crate::volume::format::{
     SUPERBLOCKS, Stream, Superblock,
 };
 use crate::volume::map;
+use crate::volume::snapshot::{Kept, Taking};
 use crate::volume::space::{Early, Gone, Space, put_root};
 use crate::volume::unit::{Draft, Part};
 use crate::volume::{Volume, locked};
@@ -30,6 +31,9 @@ pub(super) struct Log {
     /// Where the usage pages are stored, and the root.
     pub pages: Vec<u64>,
     pub root: u64,
+    /// The oldest first.
+    pub snapshots: Vec<Kept>,
+    pub snapshot_root: u64,
     /// Number of the next extent.
     pub next: u64,
     /// Bytes since the map was stored.
@@ -148,7 +152,7 @@ pub(super) fn read_meta(
     }
     let stored = &bytes[FRAGMENT_HEAD..][..head.len as usize];
     match kind {
-        Kind::UsageRoot => Ok(stored.to_vec()),
+        Kind::UsageRoot | Kind::SnapshotRoot => Ok(stored.to_vec()),
         _ => unpack_meta(stored).ok_or_else(corrupt),
     }
 }
@@ -184,6 +188,23 @@ impl Volume {
     pub(super) fn from(&self) -> From<'_> {
         let ahead = Ahead::default();
         From { device: &*self.device, tag: self.packing.tag, bits: self.bits, ahead }
+    }
+
+    /// Appends one fragment that is not of blocks; where it lies, in eighths.
+    pub(super) fn put_one(
+        &self,
+        log: &mut Log,
+        kind: Kind,
+        block: u64,
+        stored: &[u8],
+    ) -> Result<u64> {
+        let (mut draft, mut found) = (Draft::default(), 0);
+        draft.push(self.packing.tag, kind, block, 1, stored);
+        self.put_meta(log, &mut draft, &mut |_, _, entry| {
+            found = entry;
+            Ok(())
+        })?;
+        Ok(found)
     }
 
     /// Writes an extent to the end of a stream of the log, and returns where it lies.
@@ -292,8 +313,13 @@ impl Volume {
     /// Stores what changed of the map and the usage, and then a superblock that leads there: the log before it
     /// is not needed any more. Two barriers.
     pub(super) fn checkpoint(&self, log: &mut Log) -> Result<()> {
+        self.checkpoint_taking(log, None)
+    }
+
+    /// The same, and what is stored is kept as a snapshot.
+    pub(super) fn checkpoint_taking(&self, log: &mut Log, taking: Option<Taking<'_>>) -> Result<()> {
         self.settle(log, true)?;
-        let stored = self.store(log)?;
+        let stored = self.store(log, taking)?;
         let written = self.write_superblock(&stored.superblock);
         self.storing.end(written.is_ok().then_some(stored));
         written?;
@@ -304,7 +330,7 @@ impl Volume {
     /// that is under way already.
     pub(super) fn checkpoint_beside(&self, mut log: MutexGuard<'_, Log>) -> Result<()> {
         self.settle(&mut log, true)?;
-        let stored = self.store(&mut log)?;
+        let stored = self.store(&mut log, None)?;
         drop(log);
         let written = self.write_superblock(&stored.superblock);
         self.storing.end(written.is_ok().then_some(stored));
@@ -341,15 +367,15 @@ impl Volume {
     }
 
     /// Appends the map as it is, and what is to be in the superblock for it.
-    fn store(&self, log: &mut Log) -> Result<Stored> {
+    fn store(&self, log: &mut Log, taking: Option<Taking<'_>>) -> Result<Stored> {
         // Half of it stored, the other half would not be known as changed any more.
         let poison = |_: &Error| self.is_poisoned.store(true, Ordering::Release);
-        let stored = self.store_map(log).inspect_err(poison)?;
+        let stored = self.store_map(log, taking).inspect_err(poison)?;
         self.storing.begin();
         Ok(stored)
     }
 
-    fn store_map(&self, log: &mut Log) -> Result<Stored> {
+    fn store_map(&self, log: &mut Log, taking: Option<Taking<'_>>) -> Result<Stored> {
         let load = self.load();
         let (top, _) = self.map().top();
         let mut draft = Draft::default();
@@ -379,6 +405,7 @@ impl Volume {
             self.put_meta(log, &mut draft, moved)?;
         }
         // What is stored from here on is not counted in what is stored.
+        self.store_snapshots(log, taking)?;
         let moved = &mut |log: &mut Log, page: u64, entry: u64| -> Result<()> {
             if log.pages.len() <= page as usize {
                 log.pages.resize(page as usize + 1, 0);
@@ -402,14 +429,10 @@ impl Volume {
             draft.push(self.packing.tag, Kind::UsagePage, page.into(), 1, &stored);
         }
         self.put_meta(log, &mut draft, moved)?;
-        let root = put_root(&log.pages);
-        draft.push(self.packing.tag, Kind::UsageRoot, 0, 1, &root);
-        self.put_meta(log, &mut draft, &mut |log, _, root| {
-            log.space.pin(root);
-            let before = std::mem::replace(&mut log.root, root);
-            log.space.unpin(before);
-            Ok(())
-        })?;
+        let root = self.put_one(log, Kind::UsageRoot, 0, &put_root(&log.pages))?;
+        log.space.pin(root);
+        let before = std::mem::replace(&mut log.root, root);
+        log.space.unpin(before);
         log.since = 0;
         let superblock = Superblock {
             generation: log.superblock.generation + 1,
@@ -418,6 +441,7 @@ impl Volume {
             heads: log.space.heads,
             map: self.map().root * ALIGN,
             usage: log.root * ALIGN,
+            snapshots: log.snapshot_root * ALIGN,
             ..log.superblock.clone()
         };
         Ok(Stored { superblock, gone: log.space.take_gone() })

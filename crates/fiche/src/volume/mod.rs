@@ -43,6 +43,7 @@ mod open;
 mod read;
 mod repair;
 mod room;
+mod snapshot;
 mod space;
 mod stats;
 mod tend;
@@ -57,10 +58,10 @@ pub use describe::{Description, describe};
 pub use device::{Device, FileDevice};
 pub use open::{OpenOptions, Options};
 pub use repair::Repaired;
+pub use snapshot::{Snapshot, SnapshotInfo};
 pub use stats::{Stats, Times};
 pub use tend::Tended;
 
-use crate::cache::Cache;
 use crate::codec::Scratch;
 use crate::error::{Error, Result};
 use crate::io::{ReadAt, WriteAt, within};
@@ -68,7 +69,7 @@ use crate::volume::flush::Flushes;
 use crate::volume::format::BLOCK;
 use crate::volume::log::{Log, Storing};
 use crate::volume::map::Map;
-use crate::volume::read::Decoded;
+use crate::volume::read::View;
 use crate::volume::stats::Counts;
 use crate::volume::tend::Tender;
 use crate::volume::unit::Packing;
@@ -87,8 +88,7 @@ pub struct Volume {
     /// Bytes of the map in memory, at most.
     memory: u64,
     log: Mutex<Log>,
-    /// Taken for a moment only, by readers as well: never while something is written. Whoever takes both has the log first.
-    map: Mutex<Map>,
+    view: View,
     /// Extents and superblocks that were written since it was opened.
     appended: AtomicU64,
     /// Held by all who write: alone by those who write a part of a block, which is to be read before.
@@ -98,8 +98,6 @@ pub struct Volume {
     storing: Storing,
     counts: Counts,
     is_poisoned: AtomicBool,
-    /// Units of which a part was read last.
-    units: Cache<Decoded>,
     scratches: Mutex<Vec<Work>>,
 }
 
@@ -132,7 +130,18 @@ impl Volume {
     }
 
     fn map(&self) -> MutexGuard<'_, Map> {
-        locked(&self.map)
+        locked(&self.view.map)
+    }
+
+    /// How many bytes of a view from `offset` on lead nowhere, or somewhere.
+    fn run_in(&self, view: &View, offset: u64) -> Result<(u64, bool)> {
+        let load = self.load();
+        let mut map = locked(&view.map);
+        let len = map.blocks() * BLOCK as u64;
+        within(offset, 1, len)?;
+        let (blocks, is_zero) = map.run(offset / BLOCK as u64, &load)?;
+        let end = ((offset / BLOCK as u64 + blocks) * BLOCK as u64).min(len);
+        Ok((end - offset, is_zero))
     }
 
     fn blocks(&self) -> u64 {
@@ -172,7 +181,7 @@ impl ReadAt for Volume {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         within(offset, buf.len(), self.len())?;
         let len = buf.len() as u64;
-        self.counts.reads.run(len, || self.with_work(|work| self.read(offset, buf, work)))
+        self.counts.reads.run(len, || self.with_work(|work| self.read(&self.view, offset, buf, work)))
     }
 }
 
@@ -192,13 +201,7 @@ impl WriteAt for Volume {
     }
 
     fn run_at(&self, offset: u64) -> Result<(u64, bool)> {
-        let load = self.load();
-        let mut map = self.map();
-        let len = map.blocks() * BLOCK as u64;
-        within(offset, 1, len)?;
-        let (blocks, is_zero) = map.run(offset / BLOCK as u64, &load)?;
-        let end = ((offset / BLOCK as u64 + blocks) * BLOCK as u64).min(len);
-        Ok((end - offset, is_zero))
+        self.run_in(&self.view, offset)
     }
 
     fn flush(&self) -> Result<()> {

@@ -5,7 +5,6 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, RwLock};
 
-use crate::cache::Cache;
 use crate::codec::{Codec, Scratch};
 use crate::envelope::{Container, header, read_header};
 use crate::error::{Error, Place, Result};
@@ -20,16 +19,16 @@ use crate::volume::format::{
     MAX_UNIT, SEGMENT_BITS, SUPERBLOCK_LEN, SUPERBLOCKS, Stream, Superblock,
 };
 use crate::volume::log::{Ahead, From, Log, Storing, check_codec, read_meta};
-use crate::volume::map::{Map, NODE_MEMORY};
+use crate::volume::map::NODE_MEMORY;
+use crate::volume::read::View;
 use crate::volume::room::{MOST_DIRTY, check_len, most_segments};
+use crate::volume::snapshot;
 use crate::volume::space::{Space, parse_root};
 use crate::volume::stats::Counts;
 use crate::volume::unit::{Packing, Part};
 
 /// Bytes of the map in memory by itself, and at least.
 pub(super) const MEMORY: u64 = 64 << 20;
-/// Bytes of units that are kept decoded.
-const UNITS: u64 = 4 << 20;
 const LEAST_MEMORY: u64 = 1 << 20;
 const WHAT: &str = "the map of this volume in memory";
 
@@ -116,6 +115,7 @@ impl Options {
             heads: [1 << bits, 0],
             map: 0,
             usage: 0,
+            snapshots: 0,
         })
     }
 }
@@ -207,11 +207,12 @@ impl Volume {
             extent: (32usize << 10).max(usize::from(s.unit) * BLOCK + 64).min(MAX_EXTENT),
             threads: default_threads(),
         };
-        let map = Map::new(s.blocks, s.map / ALIGN);
         let log = Log {
             space: Space::new(s.segment_bits, s.most_segments, s.segments, s.heads),
             pages: Vec::new(),
             root: s.usage / ALIGN,
+            snapshots: Vec::new(),
+            snapshot_root: s.snapshots / ALIGN,
             next: s.next,
             since: 0,
             scratch: Scratch::default(),
@@ -224,7 +225,7 @@ impl Volume {
             packing,
             memory,
             log: Mutex::new(log),
-            map: Mutex::new(map),
+            view: View::new(s.blocks, s.map / ALIGN),
             appended: AtomicU64::new(0),
             parts: RwLock::new(()),
             flushes: Flushes::default(),
@@ -232,7 +233,6 @@ impl Volume {
             storing: Storing::default(),
             counts: Counts::default(),
             is_poisoned: AtomicBool::new(false),
-            units: Cache::new(UNITS),
             scratches: Mutex::default(),
         }
     }
@@ -413,7 +413,9 @@ impl OpenOptions {
         let superblock = whole(&device)?;
         let volume = Volume::over(Box::new(device), superblock, self.memory);
         let mut log = super::locked(&volume.log);
-        log.pages = read_usage(&*volume.device, &log.superblock.clone(), &mut log.space)?;
+        let superblock = log.superblock.clone();
+        log.pages = read_usage(&*volume.device, &superblock, &mut log.space)?;
+        log.snapshots = snapshot::read_all(volume.from(), &superblock, &mut log.space)?;
         // From here on segments that the log goes through are not free, and those it leaves with nothing wait for the
         // next superblock.
         log.space.find_free();

@@ -1,13 +1,15 @@
 //! Reading: the units that have the blocks, and no more.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use crate::cache::Cache;
 use crate::error::{Error, Place as At, Result};
 use crate::io::within;
 use crate::volume::format::{ALIGN, BLOCK, FRAGMENT_HEAD};
 use crate::volume::log::{Ahead, From, read_fragment};
+use crate::volume::map::Map;
 use crate::volume::unit::unpack;
-use crate::volume::{Volume, Work};
+use crate::volume::{Volume, Work, locked};
 
 /// Blocks that are looked up at a time.
 const AT_A_TIME: usize = 1024;
@@ -22,16 +24,40 @@ struct Place {
 }
 
 /// A unit of which a part was read: others may be read next.
-pub(super) struct Decoded {
+struct Decoded {
     turn: u64,
     /// Its first one.
     block: u64,
     bytes: Vec<u8>,
 }
 
+/// Bytes of units that are kept decoded.
+const UNITS: u64 = 4 << 20;
+
+/// What is read: the volume as it is, or as it was.
+pub(super) struct View {
+    /// Taken for a moment only, by readers as well: never while something is written. Whoever takes the log, too, takes it first.
+    pub map: Mutex<Map>,
+    /// Units of which a part was read last.
+    units: Cache<Decoded>,
+}
+
+impl View {
+    /// Of so many blocks, with a map whose root lies at this entry.
+    pub fn new(blocks: u64, root: u64) -> View {
+        View { map: Mutex::new(Map::new(blocks, root)), units: Cache::new(UNITS) }
+    }
+}
+
 impl Volume {
-    /// Fills `buf` from `offset` on, which is within the volume.
-    pub(super) fn read(&self, offset: u64, buf: &mut [u8], work: &mut Work) -> Result<()> {
+    /// Fills `buf` from `offset` on, which is within the view.
+    pub(super) fn read(
+        &self,
+        view: &View,
+        offset: u64,
+        buf: &mut [u8],
+        work: &mut Work,
+    ) -> Result<()> {
         let (mut offset, mut rest) = (offset, buf);
         while !rest.is_empty() {
             let (block, skip) = (offset / BLOCK as u64, offset as usize % BLOCK);
@@ -39,12 +65,12 @@ impl Volume {
                 // A part of a block.
                 let (now, _) = rest.split_at_mut((BLOCK - skip).min(rest.len()));
                 let mut whole = [0; BLOCK];
-                self.read_blocks(block, &mut whole, work)?;
+                self.read_blocks(view, block, &mut whole, work)?;
                 now.copy_from_slice(&whole[skip..skip + now.len()]);
                 now.len()
             } else {
                 let len = (rest.len() / BLOCK).min(AT_A_TIME) * BLOCK;
-                self.read_blocks(block, &mut rest[..len], work)?;
+                self.read_blocks(view, block, &mut rest[..len], work)?;
                 len
             };
             offset += len as u64;
@@ -54,9 +80,9 @@ impl Volume {
     }
 
     /// Where each of these blocks lies.
-    fn places(&self, first: u64, count: usize) -> Result<Vec<Place>> {
+    fn places(&self, view: &View, first: u64, count: usize) -> Result<Vec<Place>> {
         let load = self.load();
-        let mut map = self.map();
+        let mut map = locked(&view.map);
         map.shrink(self.memory);
         // It may have become shorter since it was asked.
         let block = BLOCK as u64;
@@ -68,8 +94,14 @@ impl Volume {
         (first..first + count as u64).map(place).collect()
     }
 
-    fn read_blocks(&self, first: u64, buf: &mut [u8], work: &mut Work) -> Result<()> {
-        let places = self.places(first, buf.len() / BLOCK)?;
+    fn read_blocks(
+        &self,
+        view: &View,
+        first: u64,
+        buf: &mut [u8],
+        work: &mut Work,
+    ) -> Result<()> {
+        let places = self.places(view, first, buf.len() / BLOCK)?;
         let runs: Vec<&[Place]> = places.chunk_by(|a, b| a == b).collect();
         let mut bytes = std::mem::take(&mut work.together);
         let (mut block, mut rest, mut runs) = (first, buf, &runs[..]);
@@ -78,7 +110,7 @@ impl Volume {
             let ahead = Ahead { pos: now[0][0].entry * ALIGN, bytes: &bytes };
             for run in now {
                 let (piece, after) = rest.split_at_mut(run.len() * BLOCK);
-                self.read_run(block, run[0], piece, ahead, work)?;
+                self.read_run(view, (block, run[0]), piece, ahead, work)?;
                 block += run.len() as u64;
                 rest = after;
             }
@@ -123,8 +155,8 @@ impl Volume {
     /// Fills `buf` with blocks that lie in one fragment.
     fn read_run(
         &self,
-        first: u64,
-        place: Place,
+        view: &View,
+        (first, place): (u64, Place),
         buf: &mut [u8],
         ahead: Ahead<'_>,
         work: &mut Work,
@@ -133,13 +165,13 @@ impl Volume {
         const TIMES: usize = 100;
         let (mut place, mut is_same, mut ahead) = (place, false, ahead);
         for _ in 0..TIMES {
-            let damage = match self.read_place(first, place, buf, ahead, work) {
+            let damage = match self.read_place(view, (first, place), buf, ahead, work) {
                 Err(error @ Error::Corrupt { .. }) => error,
                 other => return other,
             };
             // From now on what is there now.
             ahead = Ahead::default();
-            let now = self.places(first, buf.len() / BLOCK)?;
+            let now = self.places(view, first, buf.len() / BLOCK)?;
             let was_same = is_same;
             is_same = now.iter().all(|now| *now == place);
             // Once, it may be that just these blocks were written there again while they were read.
@@ -149,7 +181,7 @@ impl Volume {
             if now.iter().any(|other| *other != now[0]) {
                 // They are not together any more.
                 for (i, (block, &place)) in buf.chunks_exact_mut(BLOCK).zip(&now).enumerate() {
-                    self.read_run(first + i as u64, place, block, ahead, work)?;
+                    self.read_run(view, (first + i as u64, place), block, ahead, work)?;
                 }
                 return Ok(());
             }
@@ -161,8 +193,8 @@ impl Volume {
     /// The same from what is kept decoded, if it is there.
     fn read_place(
         &self,
-        first: u64,
-        place: Place,
+        view: &View,
+        (first, place): (u64, Place),
         buf: &mut [u8],
         ahead: Ahead<'_>,
         work: &mut Work,
@@ -171,7 +203,7 @@ impl Volume {
         // Whole units are not kept.
         let may_be_part = buf.len() < self.packing.unit * BLOCK && entry > 0;
         if may_be_part
-            && let Some(unit) = self.units.get(entry)
+            && let Some(unit) = view.units.get(entry)
             && unit.turn == turn
             && let Some(skip) = first.checked_sub(unit.block)
             && let Some(bytes) = unit.bytes.get(skip as usize * BLOCK..)
@@ -186,7 +218,7 @@ impl Volume {
         if may_be_part && !work.room.is_empty() {
             let bytes = std::mem::take(&mut work.room);
             let weight = bytes.len() as u64;
-            let gone = self.units.insert(entry, Arc::new(Decoded { turn, block, bytes }), weight);
+            let gone = view.units.insert(entry, Arc::new(Decoded { turn, block, bytes }), weight);
             let gone = gone.and_then(|gone| Arc::try_unwrap(gone).ok());
             work.room = gone.map_or_else(Vec::new, |gone| gone.bytes);
         }

@@ -13,7 +13,8 @@ use crate::volume::format::{
 use crate::volume::log::{Log, unpack_meta};
 use crate::volume::map::{Map, Node, Place};
 use crate::volume::open::{MEMORY, newest};
-use crate::volume::space::Space;
+use crate::volume::snapshot;
+use crate::volume::space::{Space, parse_root};
 use crate::volume::{Volume, locked};
 
 /// What [`Volume::repair`] found.
@@ -55,6 +56,8 @@ struct Scan {
     /// Blocks and nodes that were written to each segment.
     totals: HashMap<u32, u32>,
     last: u64,
+    /// The newest list of snapshots: where they are.
+    snapshots: (u64, Vec<u64>),
     /// The root, and as of which number all blocks are zero, if they were.
     top: Place,
     empty: Option<u64>,
@@ -118,6 +121,10 @@ impl Scan {
                     self.bases.insert(place, Base { number, entry, node });
                 }
             }
+            Kind::SnapshotRoot if self.snapshots.0 < number => {
+                let stored = &fragment[FRAGMENT_HEAD..][..head.len as usize];
+                self.snapshots = (number, parse_root(stored).unwrap_or_default());
+            }
             _ => {}
         }
     }
@@ -176,10 +183,13 @@ impl Volume {
         scan.top = Map::new(blocks, 0).top();
         scan.empty = (superblock.map == 0).then_some(superblock.next);
         superblock.segments = segments;
+        let told = superblock.clone();
         superblock.heads = [0; 2];
-        (superblock.map, superblock.usage) = (0, 0);
+        (superblock.map, superblock.usage, superblock.snapshots) = (0, 0, 0);
         let volume = Volume::over(Box::new(device), superblock, MEMORY);
         let mut log = locked(&volume.log);
+        let found = std::mem::take(&mut scan.snapshots.1);
+        log.snapshots = snapshot::read_whole(volume.from(), &told, found, segments);
         let told = volume.rebuild(&mut log, scan)?;
         let write = || {
             volume.device.write_at(0, &header(Container::Volume))?;
@@ -244,6 +254,7 @@ impl Volume {
             space.set_total(segment, total);
         }
         needed.iter().for_each(|&entry| space.pin(entry));
+        snapshot::count(&log.snapshots, &mut space);
         space.find_free();
         *self.map() = map;
         log.space = space;

@@ -161,13 +161,15 @@ impl Volume {
         let mut log = locked(&self.log);
         let (bits, unit, before) = (log.space.bits, self.packing.unit, self.blocks());
         let blocks = check_len(len)?;
-        let enough = u64::from(most_segments(before, bits, unit, None)?);
-        let most = match capacity {
-            None if log.space.most() < enough as u32 => {
+        let most = match (capacity, self.spare(&log)?) {
+            (None, None) => {
                 most_segments(blocks, bits, unit, Some(u64::from(log.space.most()) << bits))?
             }
-            None => most_segments(blocks, bits, unit, None)?.max(log.space.segments()),
-            Some(capacity) => most_segments(blocks, bits, unit, Some(capacity))?,
+            (None, Some(spare)) => {
+                let enough = most_segments(blocks, bits, unit, None)? + log.space.held_len();
+                self.at_most(&log, u64::from(enough) + u64::from(spare))
+            }
+            (Some(capacity), _) => most_segments(blocks, bits, unit, Some(capacity))?,
         };
         if most < log.space.segments() {
             return Err(Error::Limit {
@@ -182,6 +184,29 @@ impl Volume {
         // Half done, what was written next would be in the log of a device of another length.
         let poison = |_: &Error| self.is_poisoned.store(true, Ordering::Release);
         self.set_blocks(&mut log, blocks, most).inspect_err(poison)
+    }
+
+    /// Segments that the volume may have beyond those that are enough whatever is written, and those that snapshots need; `None` if it may not have
+    /// as many.
+    pub(super) fn spare(&self, log: &Log) -> Result<Option<u32>> {
+        let enough = most_segments(self.blocks(), self.bits, self.packing.unit, None)?;
+        Ok(log.space.most().checked_sub(enough.saturating_add(log.space.held_len())))
+    }
+
+    /// So many, as far as that can be.
+    fn at_most(&self, log: &Log, segments: u64) -> u32 {
+        segments.min((ALIGN << ENTRY_BITS) >> self.bits).max(log.space.segments().into()) as u32
+    }
+
+    /// Other segments are needed by snapshots than before, of which there were so many to spare: those that are enough were so without snapshots.
+    pub(super) fn set_held(&self, log: &mut Log, spare: Option<u32>) -> Result<()> {
+        let Some(spare) = spare else { return Ok(()) };
+        let enough = most_segments(self.blocks(), self.bits, self.packing.unit, None)?;
+        let most = u64::from(enough) + u64::from(log.space.held_len()) + u64::from(spare);
+        let most = self.at_most(log, most);
+        log.space.set_most(most);
+        log.superblock.most_segments = most;
+        Ok(())
     }
 
     fn set_blocks(&self, log: &mut Log, blocks: u64, most: u32) -> Result<()> {

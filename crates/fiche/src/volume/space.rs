@@ -1,6 +1,7 @@
 //! Which segments are in use, and where the log goes on.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Range;
 
 use crate::error::Result;
 use crate::volume::format::{ALIGN, BLOCK, ENTRY, FAN, Stream};
@@ -41,6 +42,8 @@ pub(super) struct Space {
     used: Vec<Used>,
     /// What is in a segment beside that, and not counted in the usage pages: these themselves.
     pins: HashMap<u32, u32>,
+    /// How many snapshots need it, of each segment up to the last that any does.
+    holds: Vec<u32>,
     /// Usage pages that differ from what is stored.
     changed: BTreeSet<u32>,
     /// May be written.
@@ -78,6 +81,7 @@ impl Space {
             most,
             used: vec![Used::default(); segments as usize],
             pins: HashMap::new(),
+            holds: Vec::new(),
             changed: BTreeSet::new(),
             free: Vec::new(),
             holes: Vec::new(),
@@ -108,9 +112,62 @@ impl Space {
         self.used.get(segment as usize).copied().unwrap_or_default()
     }
 
-    /// Whether a segment holds nothing that is needed, now or by itself.
+    /// Whether a segment holds nothing that is needed: of the volume, of itself, or of a snapshot.
     pub fn is_dead(&self, segment: u32) -> bool {
-        self.used(segment).live == 0 && !self.pins.contains_key(&segment)
+        self.used(segment).live == 0 && !self.pins.contains_key(&segment) && !self.is_held(segment)
+    }
+
+    /// Whether a snapshot needs it.
+    pub fn is_held(&self, segment: u32) -> bool {
+        self.holds.get(segment as usize).is_some_and(|&holds| holds > 0)
+    }
+
+    /// How many segments snapshots need.
+    pub fn held_len(&self) -> u32 {
+        self.holds.iter().filter(|&&holds| holds > 0).count() as u32
+    }
+
+    /// The segments to which the map leads.
+    pub fn needed(&self) -> Vec<Range<u32>> {
+        let mut runs: Vec<Range<u32>> = Vec::new();
+        for segment in (1..self.segments()).filter(|&segment| self.used(segment).live > 0) {
+            match runs.last_mut() {
+                Some(run) if run.end == segment => run.end += 1,
+                _ => runs.push(segment..segment + 1),
+            }
+        }
+        runs
+    }
+
+    /// Snapshots need these. Costs as much as there are segments, however many runs there are.
+    pub fn hold(&mut self, runs: impl Iterator<Item = Range<u32>>) {
+        let mut changes = vec![0i64; self.used.len() + 1];
+        for Range { start, end } in runs {
+            changes[(start as usize).min(self.used.len())] += 1;
+            changes[(end as usize).min(self.used.len())] -= 1;
+        }
+        self.holds.resize(self.used.len().max(self.holds.len()), 0);
+        let mut more = 0;
+        for (holds, change) in self.holds.iter_mut().zip(changes) {
+            more += change;
+            *holds += more as u32;
+        }
+    }
+
+    /// A snapshot that needed these is not there any more.
+    pub fn let_go(&mut self, runs: &[Range<u32>]) {
+        let free: HashSet<u32> = self.free.iter().chain(&self.holes).copied().collect();
+        for segment in runs.iter().cloned().flatten() {
+            if let Some(holds) = self.holds.get_mut(segment as usize) {
+                *holds = holds.saturating_sub(1);
+            }
+            if !self.is_held(segment) && !free.contains(&segment) {
+                // It may be cleaned now.
+                self.stuck.remove(&segment);
+                self.retire(segment);
+            }
+        }
+        self.gave_up = None;
     }
 
     /// Whether the log goes on in a segment.
@@ -364,6 +421,7 @@ impl Space {
         let is_candidate = |segment: &u32| {
             !self.is_dead(*segment)
                 && !self.is_head(*segment)
+                && !self.is_held(*segment)
                 && !self.stuck.contains(segment)
                 && !self.cleaned.contains(segment)
                 && !self.chosen.contains(segment)

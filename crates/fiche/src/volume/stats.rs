@@ -138,6 +138,10 @@ pub struct Stats {
     pub kept_segments: u64,
     /// Those that were cleaned, or hold nothing any more, and are free once the map is stored.
     pub pending_segments: u64,
+    /// Those that hold something for snapshots only, and how many snapshots there are.
+    pub held_segments: u64,
+    /// See there.
+    pub snapshots: u64,
     /// Bytes of blocks that were written to the segments that hold something, before they were compressed, and how much of that is still
     /// needed.
     pub written_len: u64,
@@ -190,8 +194,10 @@ impl Volume {
                 stats.used_segments += 1;
                 stats.written_len += u64::from(used.total) * BLOCK as u64;
                 stats.live_len += u64::from(used.live) * BLOCK as u64;
+                stats.held_segments += u64::from(space.is_held(segment) && used.live == 0);
             }
         }
+        stats.snapshots = log.snapshots.len() as u64;
         stats.segment_len = 1 << self.bits;
         stats.most_segments = space.most().into();
         stats.free_segments = space.free_len().into();

@@ -32,9 +32,9 @@ impl Volume {
         let mut whole = vec![0; end.next_multiple_of(BLOCK)];
         let first = offset - start as u64;
         let last = whole.len() - BLOCK;
-        self.read(first, &mut whole[..BLOCK], work)?;
+        self.read(&self.view, first, &mut whole[..BLOCK], work)?;
         if last > 0 {
-            self.read(first + last as u64, &mut whole[last..], work)?;
+            self.read(&self.view, first + last as u64, &mut whole[last..], work)?;
         }
         whole[start..end].copy_from_slice(bytes);
         self.write_blocks(first / block, &whole, work)

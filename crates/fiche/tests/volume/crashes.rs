@@ -46,6 +46,23 @@ impl History {
     }
 }
 
+/// Of each block, and then of each snapshot: it is there, as it was, or not at all.
+fn state(volume: &Arc<Volume>) -> Vec<u64> {
+    let mut state = digests(&whole(volume));
+    for info in volume.snapshots() {
+        let snapshot = volume.snapshot(&info.name).unwrap();
+        let mut bytes = vec![0xAA; snapshot.len() as usize];
+        snapshot.read_at(0, &mut bytes).unwrap();
+        state.push(of_snapshot(&info.name, &bytes));
+    }
+    state
+}
+
+fn of_snapshot(name: &str, bytes: &[u8]) -> u64 {
+    let start = name.bytes().fold(7, |sum: u64, byte| sum * 31 + u64::from(byte));
+    digests(bytes).iter().fold(start, |sum, digest| (sum ^ digest).wrapping_mul(0x9E37_79B9))
+}
+
 /// What is done to a volume, and when.
 struct Recorded {
     device: TracedDevice,
@@ -53,6 +70,9 @@ struct Recorded {
     start: Vec<u8>,
     created: usize,
     model: Vec<u8>,
+    /// Their numbers, and digests.
+    snapshots: Vec<(u32, u64)>,
+    taken: u32,
     history: History,
 }
 
@@ -68,6 +88,8 @@ impl Recorded {
                 flushed: Vec::new(),
             },
             model,
+            snapshots: Vec::new(),
+            taken: 0,
             device,
         }
     }
@@ -80,10 +102,36 @@ impl Recorded {
         self.history.begun.push(self.steps());
         run(volume, ask).unwrap();
         apply(&mut self.model, ask);
-        self.history.states.push(digests(&self.model));
-        if matches!(ask, Ask::Flush | Ask::Resize(_) | Ask::Trim) {
+        match ask {
+            Ask::Take(number) => {
+                let digest = of_snapshot(&number.to_string(), &self.model);
+                self.snapshots.push((*number, digest));
+            }
+            Ask::Forget(number) => self.snapshots.retain(|(other, _)| other != number),
+            _ => {}
+        }
+        let mut state = digests(&self.model);
+        state.extend(self.snapshots.iter().map(|(_, digest)| digest));
+        self.history.states.push(state);
+        let is_durable = matches!(
+            ask,
+            Ask::Flush | Ask::Resize(_) | Ask::Trim | Ask::Take(_) | Ask::Forget(_)
+        );
+        if is_durable {
             self.set_flushed();
         }
+    }
+
+    /// Takes a snapshot or deletes one.
+    fn snapshot(&mut self, volume: &Volume, random: &mut Random) {
+        let ask = match self.snapshots.len() as u64 {
+            0..3 => {
+                self.taken += 1;
+                Ask::Take(self.taken)
+            }
+            len => Ask::Forget(self.snapshots[random.below(len) as usize].0),
+        };
+        self.run(volume, &ask);
     }
 
     /// All that was asked is durable.
@@ -106,16 +154,16 @@ impl Recorded {
             let again = TracedDevice::holding(found.clone());
             let recovered = Volume::open(again.clone())
                 .unwrap_or_else(|error| panic!("after step {steps}: {error}"));
-            let bytes = whole(&recovered);
+            let recovered = Arc::new(recovered);
             let k = self
                 .history
-                .judge(&digests(&bytes), steps)
+                .judge(&state(&recovered), steps)
                 .unwrap_or_else(|why| panic!("after step {steps}: {why}"));
             done += 1;
             if random.below(8) == 0 {
                 check(&recovered);
                 // It goes on as if nothing had been, and nothing of what was lost comes back.
-                let mut model = bytes;
+                let mut model = whole(&recovered);
                 for _ in 0..12 {
                     for ask in asks(random, (model.len() / BLOCK) as u64) {
                         run(&recovered, &ask).unwrap();
@@ -134,8 +182,8 @@ impl Recorded {
                 let found = TracedDevice::holding(second.one(random));
                 let recovered = Volume::open(found)
                     .unwrap_or_else(|error| panic!("twice at {steps}: {error}"));
-                let digests = digests(&whole(&recovered));
-                let again = self.history.judge(&digests, steps);
+                let recovered = Arc::new(recovered);
+                let again = self.history.judge(&state(&recovered), steps);
                 assert!(again.is_ok_and(|again| again == k), "twice at {steps}");
                 check(&recovered);
                 twice += 1;
@@ -149,10 +197,14 @@ impl Recorded {
 fn anything(random: &mut Random) -> Recorded {
     let (blocks, options) = options(random);
     let device = TracedDevice::default();
+    let with_snapshots = random.below(2) == 0;
     let volume = Volume::create(device.clone(), options).unwrap();
     let mut recorded = Recorded::new(device.clone(), blocks);
     let mut volume = Some(volume);
     for _ in 0..120 {
+        if with_snapshots && random.below(10) == 0 {
+            recorded.snapshot(volume.as_ref().unwrap(), random);
+        }
         for ask in asks(random, (recorded.model.len() / BLOCK) as u64) {
             recorded.run(volume.as_ref().unwrap(), &ask);
         }
@@ -170,7 +222,10 @@ fn tight(random: &mut Random) -> Recorded {
     let blocks = 200;
     let device = TracedDevice::default();
     let options = Options::new(blocks * BLOCK as u64).segment_bits(16).codec(Codec::Copy);
-    let room = blocks * BLOCK as u64 * (5 + random.below(4)) / 4 + (12 << 16);
+    let with_snapshots = random.below(3) == 0;
+    // Up to three of them and the volume itself, and what was not needed any more when they were taken.
+    let room = if with_snapshots { 6 } else { 1 } * blocks * BLOCK as u64;
+    let room = room * (5 + random.below(4)) / 4 + (12 << 16);
     let volume = Volume::create(device.clone(), options.unit(BLOCK).capacity(room)).unwrap();
     let mut recorded = Recorded::new(device, blocks);
     let flushes = [0, 1, 8][random.below(3) as usize];
@@ -180,12 +235,13 @@ fn tight(random: &mut Random) -> Recorded {
         recorded.run(&volume, &write);
         match random.below(256) {
             n if n < flushes => recorded.run(&volume, &Ask::Flush),
+            n if n == 255 && with_snapshots => recorded.snapshot(&volume, random),
             n if n < 128 => recorded.run(&volume, &Ask::Tend(1 + n as u32 % 4, false)),
             _ => {}
         }
     }
     let stats = volume.stats();
-    assert!(stats.cleaned > stats.checkpoints * 2, "{stats:?}");
+    assert!(with_snapshots || stats.cleaned > stats.checkpoints * 2, "{stats:?}");
     recorded
 }
 

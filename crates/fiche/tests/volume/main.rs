@@ -6,6 +6,7 @@ mod flushes;
 mod golden;
 mod model;
 mod room;
+mod snapshots;
 mod tend;
 
 use std::sync::{Arc, Mutex};
@@ -29,6 +30,10 @@ enum Ask {
     Trim,
     /// So many times what is due beside the requests; whether as if nobody asked for anything.
     Tend(u32, bool),
+    /// Take the snapshot of this number.
+    Take(u32),
+    /// Delete it.
+    Forget(u32),
 }
 
 fn content(random: &mut Random, len: usize) -> Vec<u8> {
@@ -93,6 +98,8 @@ fn run(volume: &Volume, ask: &Ask) -> fiche::Result<()> {
         Ask::Resize(blocks) => volume.resize(blocks * BLOCK as u64, None),
         Ask::Trim => volume.trim(),
         Ask::Tend(times, idle) => (0..*times).try_for_each(|_| volume.tend(*idle).map(|_| ())),
+        Ask::Take(number) => volume.take_snapshot(&number.to_string()),
+        Ask::Forget(number) => volume.delete_snapshot(&number.to_string()),
     }
 }
 
@@ -109,7 +116,7 @@ fn apply(model: &mut Vec<u8>, ask: &Ask) {
                 model[from as usize..to as usize].fill(0);
             }
         }
-        Ask::Flush | Ask::Trim | Ask::Tend(..) => {}
+        Ask::Flush | Ask::Trim | Ask::Tend(..) | Ask::Take(_) | Ask::Forget(_) => {}
         Ask::Resize(blocks) => model.resize(*blocks as usize * BLOCK, 0),
     }
 }

@@ -159,11 +159,13 @@ fn a_thread_tends_while_others_read_and_write() {
     check(&volume);
 }
 
+type Hook = Box<dyn FnOnce() + Send>;
+
 /// A device on which something happens during the next barrier.
 #[derive(Clone, Default)]
 struct Hooked {
     device: TracedDevice,
-    hook: Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>,
+    hook: Arc<Mutex<Option<Hook>>>,
 }
 
 impl Device for Hooked {

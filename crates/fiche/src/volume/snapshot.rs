@@ -1,0 +1,395 @@
+//! Snapshots: what a superblock led to is kept. Segments that hold anything of it are not written again, nor cleaned; nothing is copied.
+
+use std::ops::Range;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::error::{Error, Place, Result};
+use crate::io::{ReadAt, within};
+use crate::volume::format::{
+    ALIGN, BLOCK, ENTRY, FRAGMENT_HEAD, Kind, MAX_BLOCKS, MAX_EXTENT, Superblock,
+};
+use crate::volume::log::{From, Log, read_fragment, read_meta};
+use crate::volume::read::View;
+use crate::volume::space::{Space, parse_root};
+use crate::volume::{Volume, Work, locked};
+use crate::wire::{Put, Take, low_bytes};
+
+/// Snapshots that a volume may have.
+const MOST: usize = 4096;
+/// Bytes of a name.
+const MOST_NAME: usize = 255;
+
+/// A snapshot that a volume has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SnapshotInfo {
+    /// No other of the volume has it.
+    pub name: String,
+    /// When it was taken.
+    pub taken: SystemTime,
+    /// Bytes of the device, as it was then.
+    pub len: u64,
+    /// Bytes of the segments that hold something of it; much of that may belong to the volume as it is now or to other snapshots as well.
+    pub held_len: u64,
+}
+
+/// One that a volume has, as it is stored.
+pub(super) struct Kept {
+    /// Those of later ones are larger.
+    id: u64,
+    pub name: String,
+    /// Seconds since 1970.
+    time: u64,
+    pub blocks: u64,
+    /// Where the root of its map lies, in eighths; 0 for nowhere.
+    pub map: u64,
+    /// The segments that hold something of it, in order.
+    pub segments: Vec<Range<u32>>,
+    /// Where this is stored, in eighths.
+    pub entry: u64,
+    /// To be stored once more.
+    is_changed: bool,
+    /// Others have it as long as they read.
+    readers: Arc<()>,
+}
+
+impl Kept {
+    fn stored(&self, limit: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.put_varint(self.name.len() as u64);
+        bytes.put(self.name.as_bytes());
+        bytes.put_varint(self.time);
+        bytes.put_varint(self.blocks);
+        bytes.put(&low_bytes(self.map)[..ENTRY]);
+        let mut segments = self.segments.clone();
+        for near in (0..u32::BITS).map(|bit| 1u32 << bit) {
+            let mut runs = Vec::new();
+            let mut end = 0;
+            runs.put_varint(segments.len() as u64);
+            for run in &segments {
+                runs.put_varint(u64::from(run.start - end));
+                runs.put_varint(u64::from(run.end - run.start));
+                end = run.end;
+            }
+            if bytes.len() + runs.len() <= limit {
+                bytes.put(&runs);
+                break;
+            }
+            // Of a volume that is in very many pieces more is held than needed.
+            segments = joined(&segments, near);
+        }
+        bytes
+    }
+
+    fn parse(id: u64, entry: u64, bytes: &[u8], segments: u32, pos: u64) -> Result<Kept> {
+        let mut take = Take::new(bytes, "snapshot", pos);
+        let name = take.string()?;
+        let name = std::str::from_utf8(name).ok().filter(|name| check_name(name).is_ok());
+        let name = name.ok_or_else(|| take.corrupt())?.to_owned();
+        let (time, blocks, map) = (take.varint()?, take.varint()?, take.low(ENTRY)?);
+        // Each run takes two bytes or more.
+        let count = take.count(bytes.len() as u64 / 2)?;
+        let (mut runs, mut end) = (Vec::with_capacity(count), 0u64);
+        for _ in 0..count {
+            let start = end.saturating_add(take.varint()?);
+            end = start.saturating_add(take.varint()?);
+            if start >= end || end > segments.into() {
+                return Err(take.corrupt());
+            }
+            runs.push(start as u32..end as u32);
+        }
+        take.end()?;
+        let kept = Kept {
+            id,
+            name,
+            time,
+            blocks,
+            map,
+            segments: runs,
+            entry,
+            is_changed: false,
+            readers: Arc::default(),
+        };
+        match (1..=MAX_BLOCKS).contains(&blocks) {
+            true => Ok(kept),
+            false => Err(Error::Corrupt { what: "snapshot", at: Place::Pos(pos) }),
+        }
+    }
+
+    /// Whether it holds the segment that an entry leads to.
+    pub fn holds(&self, segment: u32) -> bool {
+        let i = self.segments.partition_point(|run| run.end <= segment);
+        self.segments.get(i).is_some_and(|run| run.start <= segment)
+    }
+
+    /// What is to be stored again when its segment is cleaned.
+    pub fn touch(&mut self) {
+        self.is_changed = true;
+    }
+
+    fn info(&self, bits: u8) -> SnapshotInfo {
+        let held: u64 = self.segments.iter().map(|run| u64::from(run.end - run.start)).sum();
+        SnapshotInfo {
+            name: self.name.clone(),
+            taken: UNIX_EPOCH + Duration::from_secs(self.time.min(1 << 40)),
+            len: self.blocks * BLOCK as u64,
+            held_len: held << bits,
+        }
+    }
+}
+
+/// Runs that are no farther apart than this are one.
+fn joined(runs: &[Range<u32>], near: u32) -> Vec<Range<u32>> {
+    let mut joined: Vec<Range<u32>> = Vec::new();
+    for run in runs {
+        match joined.last_mut() {
+            Some(last) if run.start - last.end <= near => last.end = run.end,
+            _ => joined.push(run.clone()),
+        }
+    }
+    joined
+}
+
+fn check_name(name: &str) -> Result<()> {
+    match (1..=MOST_NAME).contains(&name.len()) && !name.chars().any(char::is_control) {
+        true => Ok(()),
+        false => Err(Error::invalid("a snapshot has a name of 1 to 255 bytes without line breaks")),
+    }
+}
+
+/// Where the snapshots of a superblock are stored, in eighths.
+fn entries(from: From<'_>, superblock: &Superblock) -> Result<Vec<u64>> {
+    let pos = superblock.snapshots;
+    if pos == 0 {
+        return Ok(Vec::new());
+    }
+    let root = read_meta(from, pos, (Kind::SnapshotRoot, 0, 1))?;
+    let entries = parse_root(&root).filter(|entries| entries.len() <= MOST);
+    entries.ok_or(Error::Corrupt { what: "snapshots", at: Place::Pos(pos) })
+}
+
+/// The one that is stored there.
+fn read_kept(from: From<'_>, entry: u64, segments: u32) -> Result<Kept> {
+    let (pos, mut bytes) = (entry * ALIGN, Vec::new());
+    let head = read_fragment(from, pos, 4096, &mut bytes)?;
+    if head.kind != Kind::Snapshot {
+        return Err(Error::Corrupt { what: "snapshot", at: Place::Pos(pos) });
+    }
+    let stored = &bytes[FRAGMENT_HEAD..][..head.len as usize];
+    Kept::parse(head.block, entry, stored, segments, pos)
+}
+
+/// The snapshots that a superblock leads to. Counts what they hold.
+pub(super) fn read_all(
+    from: From<'_>,
+    superblock: &Superblock,
+    space: &mut Space,
+) -> Result<Vec<Kept>> {
+    let mut all: Vec<Kept> = Vec::new();
+    for entry in entries(from, superblock)? {
+        let kept = read_kept(from, entry, superblock.segments)?;
+        if all.last().is_some_and(|last| last.id >= kept.id) {
+            return Err(Error::Corrupt { what: "snapshot", at: Place::Pos(entry * ALIGN) });
+        }
+        all.push(kept);
+    }
+    count(&all, space);
+    if superblock.snapshots > 0 {
+        space.pin(superblock.snapshots / ALIGN);
+    }
+    Ok(all)
+}
+
+/// Those that are whole, for a repair: of a superblock, or of the newest list that was found if that cannot be read.
+pub(super) fn read_whole(
+    from: From<'_>,
+    superblock: &Superblock,
+    found: Vec<u64>,
+    segments: u32,
+) -> Vec<Kept> {
+    let mut all: Vec<Kept> = Vec::new();
+    for entry in entries(from, superblock).unwrap_or(found).into_iter().take(MOST) {
+        if let Ok(kept) = read_kept(from, entry, segments)
+            && all.last().is_none_or(|last| last.id < kept.id)
+        {
+            all.push(kept);
+        }
+    }
+    all
+}
+
+/// Counts what they hold, and where they are stored themselves.
+pub(super) fn count(all: &[Kept], space: &mut Space) {
+    for kept in all {
+        space.pin(kept.entry);
+    }
+    space.hold(all.iter().flat_map(|kept| kept.segments.iter().cloned()));
+}
+
+pub(super) fn infos(all: &[Kept], bits: u8) -> Vec<SnapshotInfo> {
+    all.iter().map(|kept| kept.info(bits)).collect()
+}
+
+/// A snapshot that is to be taken.
+pub(super) struct Taking<'a> {
+    pub name: &'a str,
+    pub time: u64,
+}
+
+impl Volume {
+    /// Keeps what the volume holds now, under a name: it can be read as it is for as long as the snapshot is there, whatever is written to the
+    /// volume. Nothing is copied: the map is stored, as it is now and then anyway, and segments that hold something are
+    /// not written again. So each costs what is overwritten or discarded later, and what of these segments was
+    /// not needed any more: cleaning a volume before ([`trim`](Volume::trim), or when nobody asks for anything) makes that little.
+    /// Durable when this returns, and either all of it or nothing after a crash. Writers wait meanwhile.
+    ///
+    /// Where the volume may take as much as is enough whatever is written, it may take more by what its snapshots hold; else they take of what it has.
+    ///
+    /// What a file system on it holds is in the snapshot as after a power cut, unless it is frozen meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name that is there or makes no sense, [`Error::Limit`] when there are 4096, [`Error::Io`] also when
+    /// there is no room, [`Error::Poisoned`].
+    pub fn take_snapshot(&self, name: &str) -> Result<()> {
+        self.check_poison()?;
+        check_name(name)?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        // What was written in parts is whole.
+        let _alone = self.parts.write().unwrap_or_else(PoisonError::into_inner);
+        let mut log = locked(&self.log);
+        if log.snapshots.iter().any(|kept| kept.name == name) {
+            return Err(Error::invalid(format!("there is a snapshot {name} already")));
+        }
+        if log.snapshots.len() >= MOST {
+            let (need, allowed) = (MOST as u64 + 1, MOST as u64);
+            return Err(Error::Limit { what: "snapshots of a volume", need, allowed });
+        }
+        self.make_room(&mut log, false)?;
+        self.checkpoint_taking(&mut log, Some(Taking { name, time: now }))
+    }
+
+    /// The snapshots, the oldest first.
+    pub fn snapshots(&self) -> Vec<SnapshotInfo> {
+        infos(&locked(&self.log).snapshots, self.bits)
+    }
+
+    /// Lets go of a snapshot: what only it needed is room for others. Durable when this returns; takes no longer when there is much.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when there is none of this name, or somebody reads it; [`Error::Poisoned`], [`Error::Io`].
+    pub fn delete_snapshot(&self, name: &str) -> Result<()> {
+        self.check_poison()?;
+        let mut log = locked(&self.log);
+        let i = position(&log, name)?;
+        if Arc::strong_count(&log.snapshots[i].readers) > 1 {
+            return Err(Error::invalid(format!("the snapshot {name} is being read")));
+        }
+        let kept = log.snapshots.remove(i);
+        log.space.unpin(kept.entry);
+        self.checkpoint(&mut log)?;
+        // Not before it is forgotten durably may anything of it be written over.
+        let spare = self.spare(&log)?;
+        log.space.let_go(&kept.segments);
+        self.set_held(&mut log, spare)?;
+        // That is free now, but for what the map itself needs.
+        self.checkpoint(&mut log)
+    }
+
+    /// A snapshot, to be read. As long as this is there it cannot be deleted.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when there is none of this name.
+    pub fn snapshot(self: &Arc<Self>, name: &str) -> Result<Snapshot> {
+        let log = locked(&self.log);
+        let kept = &log.snapshots[position(&log, name)?];
+        let view = View::new(kept.blocks, kept.map);
+        let readers = kept.readers.clone();
+        Ok(Snapshot { volume: self.clone(), view, _readers: readers })
+    }
+
+    /// Appends snapshots that are to be stored, and the list of them; `taking` is added to them. The nodes of the map are stored.
+    pub(super) fn store_snapshots(&self, log: &mut Log, taking: Option<Taking<'_>>) -> Result<()> {
+        if let Some(Taking { name, time }) = taking {
+            let segments = log.space.needed();
+            let kept = Kept {
+                id: log.snapshots.last().map_or(1, |last| last.id + 1),
+                name: name.to_owned(),
+                time,
+                blocks: self.blocks(),
+                map: self.map().root,
+                segments,
+                entry: 0,
+                is_changed: true,
+                readers: Arc::default(),
+            };
+            let spare = self.spare(log)?;
+            log.space.hold(kept.segments.iter().cloned());
+            self.set_held(log, spare)?;
+            log.snapshots.push(kept);
+        }
+        // Half of a segment holds all that is in it.
+        let limit = (1usize << (self.bits - 1)).min(MAX_EXTENT / 2);
+        for i in 0..log.snapshots.len() {
+            let kept = &mut log.snapshots[i];
+            if !std::mem::take(&mut kept.is_changed) {
+                continue;
+            }
+            let (stored, id) = (kept.stored(limit), kept.id);
+            let entry = self.put_one(log, Kind::Snapshot, id, &stored)?;
+            let before = std::mem::replace(&mut log.snapshots[i].entry, entry);
+            log.space.pin(entry);
+            log.space.unpin(before);
+        }
+        let entries: Vec<u64> = log.snapshots.iter().map(|kept| kept.entry).collect();
+        let root = match entries.is_empty() {
+            true => 0,
+            false => {
+                let root = super::space::put_root(&entries);
+                self.put_one(log, Kind::SnapshotRoot, 0, &root)?
+            }
+        };
+        if root > 0 {
+            log.space.pin(root);
+        }
+        let before = std::mem::replace(&mut log.snapshot_root, root);
+        log.space.unpin(before);
+        Ok(())
+    }
+}
+
+fn position(log: &Log, name: &str) -> Result<usize> {
+    let found = log.snapshots.iter().position(|kept| kept.name == name);
+    found.ok_or_else(|| Error::invalid(format!("there is no snapshot {name}")))
+}
+
+/// What a volume held when a snapshot was taken. It is read as the volume is, and the volume may be written meanwhile. It has a
+/// map of its own in memory, of up to as much as the volume's.
+pub struct Snapshot {
+    volume: Arc<Volume>,
+    view: View,
+    _readers: Arc<()>,
+}
+
+impl Snapshot {
+    /// How many bytes from `offset` on are the same in this: that nothing was ever written there, or that something was. See [`WriteAt::run_at`](crate::WriteAt::run_at).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] beyond the end, [`Error::Corrupt`], [`Error::Io`].
+    pub fn run_at(&self, offset: u64) -> Result<(u64, bool)> {
+        self.volume.run_in(&self.view, offset)
+    }
+}
+
+impl ReadAt for Snapshot {
+    fn len(&self) -> u64 {
+        locked(&self.view.map).blocks() * BLOCK as u64
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        within(offset, buf.len(), self.len())?;
+        let (volume, len) = (&self.volume, buf.len() as u64);
+        let read = |work: &mut Work| volume.read(&self.view, offset, buf, work);
+        volume.counts.reads.run(len, || volume.with_work(read))
+    }
+}
