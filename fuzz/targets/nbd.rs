@@ -33,6 +33,11 @@ impl ReadAt for Memory {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.with(offset, buf.len() as u64, |bytes| buf.copy_from_slice(bytes))
     }
+
+    fn run_at(&self, offset: u64) -> Result<(u64, bool)> {
+        self.with(offset, 1, |_| ())?;
+        Ok((512.min(LEN as u64 - offset), offset % 1024 < 512))
+    }
 }
 
 impl WriteAt for Memory {
@@ -46,11 +51,6 @@ impl WriteAt for Memory {
 
     fn discard_at(&self, offset: u64, len: u64) -> Result<()> {
         self.zero_at(offset, len)
-    }
-
-    fn run_at(&self, offset: u64) -> Result<(u64, bool)> {
-        self.with(offset, 1, |_| ())?;
-        Ok((512.min(LEN as u64 - offset), offset % 1024 < 512))
     }
 
     fn flush(&self) -> Result<()> {

@@ -74,10 +74,6 @@ impl WriteAt for Null {
         Ok(())
     }
 
-    fn run_at(&self, offset: u64) -> fiche::Result<(u64, bool)> {
-        Ok((self.0 - offset, false))
-    }
-
     fn flush(&self) -> fiche::Result<()> {
         Ok(())
     }

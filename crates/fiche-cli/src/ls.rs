@@ -148,7 +148,7 @@ fn long_line(number: u64, entry: &Entry) -> String {
 }
 
 /// Seconds since 1970 as a date and time in UTC (proleptic Gregorian).
-fn date(seconds: i64) -> String {
+pub fn date(seconds: i64) -> String {
     let (days, time) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     // Days since 0000-03-01, in eras of 400 years.
     let shifted = days + 719_468;

@@ -272,6 +272,9 @@ impl ReadAt for Counting {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> fiche::Result<()> {
         self.0.read_at(offset, buf)
     }
+    fn run_at(&self, offset: u64) -> fiche::Result<(u64, bool)> {
+        self.0.run_at(offset)
+    }
 }
 
 impl WriteAt for Counting {
@@ -283,9 +286,6 @@ impl WriteAt for Counting {
     }
     fn discard_at(&self, offset: u64, len: u64) -> fiche::Result<()> {
         self.0.discard_at(offset, len)
-    }
-    fn run_at(&self, offset: u64) -> fiche::Result<(u64, bool)> {
-        self.0.run_at(offset)
     }
     fn flush(&self) -> fiche::Result<()> {
         self.1.fetch_add(1, Ordering::SeqCst);

@@ -37,6 +37,14 @@ pub trait ReadAt: Send + Sync {
         reads.iter_mut().map(|(offset, buf)| self.read_at(*offset, buf)).collect()
     }
 
+    /// How many bytes from `offset` on are alike: known to be zero, or not. At least one, and possibly fewer than there are.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] at the end; those of reading.
+    fn run_at(&self, offset: u64) -> Result<(u64, bool)> {
+        within(offset, 1, self.len()).map(|_| (self.len() - offset, false))
+    }
+
     /// All the bytes, where they lie in memory already: spares a copy.
     fn as_bytes(&self) -> Option<&[u8]> {
         None
@@ -77,12 +85,6 @@ pub trait WriteAt: ReadAt {
     /// # Errors
     /// Those of [`write_at`](WriteAt::write_at).
     fn discard_at(&self, offset: u64, len: u64) -> Result<()>;
-
-    /// How many bytes from `offset` on are alike: known to be zero, or not. At least one, and possibly fewer than there are.
-    ///
-    /// # Errors
-    /// [`Error::OutOfBounds`] at the end; those of reading.
-    fn run_at(&self, offset: u64) -> Result<(u64, bool)>;
 
     /// Makes all durable that was written before.
     ///
@@ -170,6 +172,10 @@ macro_rules! read_at_by_deref {
             fn read_many_at(&self, reads: &mut [(u64, &mut [u8])]) -> Vec<Result<()>> {
                 (**self).read_many_at(reads)
             }
+            fn run_at(&self, offset: u64) -> Result<(u64, bool)> {
+                (**self).run_at(offset)
+            }
+
             fn as_bytes(&self) -> Option<&[u8]> {
                 (**self).as_bytes()
             }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use fiche::volume::Volume;
-use fiche::{NewFile, ReadAt, WriteAt};
+use fiche::volume::{FileDevice, Snapshot, Volume};
+use fiche::{Error, NewFile, ReadAt, WriteAt};
 use fiche_serve::{Address, Nbd};
 
 use super::{Open, Packing};
@@ -39,13 +39,17 @@ pub struct Import {
 
 /// Make a disk image of what a volume holds
 ///
-/// Blocks of zeros become holes. Images that are not raw are made by qemu-img, of the package qemu-utils.
+/// Blocks of zeros become holes. Images that are not raw are made by qemu-img, of the package qemu-utils. A snapshot is read while the volume is
+/// served and written.
 #[derive(clap::Args)]
 pub struct Export {
-    /// The volume, which nobody may be using
+    /// The volume, which nobody may be using unless it is for a snapshot
     file: PathBuf,
-    /// The image to make
+    /// The image to make; - for a raw one on standard output
     image: PathBuf,
+    /// What this snapshot of the volume holds
+    #[arg(long, value_name = "NAME")]
+    snapshot: Option<String>,
     /// What it is to be, if its name does not say: raw, qcow2 and whatever else qemu-img knows
     #[arg(long)]
     format: Option<String>,
@@ -139,14 +143,42 @@ fn fill(image: &File, len: u64, volume: &Volume, args: &Import) -> Result<(), Fa
 }
 
 pub fn export(args: &Export) -> Result<(), Failed> {
+    match &args.snapshot {
+        None => export_checked(args.open.open(&args.file)?, args, &|| Ok(())),
+        Some(name) => {
+            let here = |error| Failed::at(&args.file, error);
+            let device = FileDevice::read_only(&args.file).map_err(here)?;
+            let snapshot = Arc::new(Snapshot::open(device, name).map_err(here)?);
+            let read = snapshot.clone();
+            let gone = format!("the snapshot {name} was deleted meanwhile");
+            let check = || match snapshot.is_there().map_err(here)? {
+                true => Ok(()),
+                false => Err(here(Error::Invalid { what: gone.clone().into() })),
+            };
+            export_checked(read, args, &check)
+        }
+    }
+}
+
+/// `check` says afterwards whether what was read is right.
+fn export_checked(
+    source: Arc<dyn ReadAt>,
+    args: &Export,
+    check: &dyn Fn() -> Result<(), Failed>,
+) -> Result<(), Failed> {
     let at = |error| Failed::io(&args.image, error);
-    let volume = args.open.open(&args.file)?;
     let format = format(&args.image, args.format.as_deref());
+    if args.image == Path::new("-") {
+        return match format {
+            None => print_all(&*source, args).and_then(|()| check()),
+            Some(_) => Err(Failed::usage("only a raw image goes to standard output")),
+        };
+    }
     let is_device = std::fs::metadata(&args.image).is_ok_and(|meta| !meta.is_file());
     if is_device && format.is_none() {
         let device = OpenOptions::new().write(true).open(&args.image).map_err(at)?;
-        copy(&volume, &device, args)?;
-        return device.sync_all().map_err(at);
+        copy(&*source, &device, args)?;
+        return device.sync_all().map_err(at).and_then(|()| check());
     }
     let new = NewFile::create(&args.image, args.force)?;
     let aside = new.aside().to_path_buf();
@@ -154,35 +186,49 @@ pub fn export(args: &Export) -> Result<(), Failed> {
     let written = match format {
         None => {
             let image = OpenOptions::new().write(true).open(&aside).map_err(at)?;
-            image.set_len(volume.len()).map_err(at).and_then(|()| copy(&volume, &image, args))
+            image.set_len(source.len()).map_err(at).and_then(|()| copy(&*source, &image, args))
         }
-        Some(format) => serve_to(Nbd::default().source("", volume.clone()), |url| {
+        Some(format) => serve_to(Nbd::default().source("", source), |url| {
             let mut convert = Command::new("qemu-img");
             convert.args(["convert", "-f", "raw", "-O", &format]).arg(url).arg(&aside);
             ran(convert.output(), &args.image).map(drop)
         }),
     };
-    let finished = written.and_then(|()| Ok(new.finish()?));
+    let finished = written.and_then(|()| check()).and_then(|()| Ok(new.finish()?));
     ui::set_aside(None);
     finished
 }
 
+fn print_all(source: &dyn ReadAt, args: &Export) -> Result<(), Failed> {
+    let progress = Progress::new("export", Some(source.len()), args.quiet);
+    let mut bytes = vec![0; AT_A_TIME];
+    let mut at = 0;
+    while at < source.len() {
+        let now = (source.len() - at).min(AT_A_TIME as u64) as usize;
+        source.read_at(at, &mut bytes[..now]).map_err(|e| Failed::at(&args.file, e))?;
+        ui::print(&bytes[..now])?;
+        at += now as u64;
+        progress.add(now as u64)?;
+    }
+    Ok(())
+}
+
 /// Blocks of nothing are left out of a file, where they are holes; what a device has there is not known.
-fn copy(volume: &Volume, image: &File, args: &Export) -> Result<(), Failed> {
+fn copy(source: &dyn ReadAt, image: &File, args: &Export) -> Result<(), Failed> {
     let (here, there) = (|e| Failed::at(&args.file, e), |e| Failed::io(&args.image, e));
     let is_file = image.metadata().map_err(there)?.is_file();
-    let len = volume.len();
+    let len = source.len();
     let progress = Progress::new("export", Some(len), args.quiet);
     let mut bytes = vec![0; AT_A_TIME];
     let mut at = 0;
     while at < len {
-        let (run, is_zero) = volume.run_at(at).map_err(here)?;
+        let (run, is_zero) = source.run_at(at).map_err(here)?;
         let now = match is_zero && is_file {
             true => run,
             false => {
                 let now = if is_file { run } else { len - at }.min(AT_A_TIME as u64);
                 let bytes = &mut bytes[..now as usize];
-                volume.read_at(at, bytes).map_err(here)?;
+                source.read_at(at, bytes).map_err(here)?;
                 image.write_all_at(bytes, at).map_err(there)?;
                 now
             }

@@ -20,6 +20,8 @@ use crate::ui::{self, Failed};
 
 /// Who does not say what he wants, or does not read the answer, in this time is disconnected.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// To store the map of a volume that is written all the time.
+const LONG: Duration = Duration::from_secs(120);
 /// Bytes of a request that are read at most.
 const MOST: u64 = 8 << 10;
 
@@ -37,7 +39,7 @@ pub fn tell(volume: &Arc<Volume>, file: &Path, address: Option<&Address>) -> Res
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 if may_know(&stream) {
-                    let _ = answer(&stream, &told, UnixStream::set_read_timeout);
+                    let _ = answer(&stream, &told, UnixStream::set_read_timeout, true);
                 }
             }
         });
@@ -49,7 +51,7 @@ pub fn tell(volume: &Arc<Volume>, file: &Path, address: Option<&Address>) -> Res
             let listener = UnixListener::bind(path).map_err(|error| Failed::io(path, error))?;
             std::thread::spawn(move || {
                 for stream in listener.incoming().flatten() {
-                    let _ = answer(&stream, &told, UnixStream::set_read_timeout);
+                    let _ = answer(&stream, &told, UnixStream::set_read_timeout, false);
                 }
             });
         }
@@ -58,7 +60,7 @@ pub fn tell(volume: &Arc<Volume>, file: &Path, address: Option<&Address>) -> Res
             let listener = TcpListener::bind(name).map_err(failed)?;
             std::thread::spawn(move || {
                 for stream in listener.incoming().flatten() {
-                    let _ = answer(&stream, &told, TcpStream::set_read_timeout);
+                    let _ = answer(&stream, &told, TcpStream::set_read_timeout, false);
                 }
             });
         }
@@ -74,27 +76,51 @@ fn may_know(stream: &UnixStream) -> bool {
         .is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
 }
 
-/// Answers one request of HTTP, whatever it is about.
+/// What may be asked of whoever serves a volume.
+#[derive(Clone, Copy)]
+pub enum Ask<'a> {
+    Metrics,
+    /// Take a snapshot of this name.
+    Take(&'a str),
+    Delete(&'a str),
+}
+
+/// The header that says which snapshot.
+const NAME: &str = "Snapshot: ";
+
+/// Answers one request of HTTP: by what the volume does, whatever it is about, unless a snapshot is to be taken or deleted by one who `may` do that.
 fn answer<S>(
     stream: &S,
     volume: &Weak<Volume>,
     set_patience: impl Fn(&S, Option<Duration>) -> io::Result<()>,
+    may: bool,
 ) -> io::Result<()>
 where
     for<'a> &'a S: Read + Write,
 {
     set_patience(stream, Some(PATIENCE))?;
     let mut lines = BufReader::new(stream.take(MOST));
-    let mut line = String::new();
-    while lines.read_line(&mut line)? > 2 {
-        line.clear();
-    }
+    let mut head = String::new();
+    // Up to the empty line, of two bytes.
+    while lines.read_line(&mut head)? > 2 {}
+    let method = head.split(' ').next().unwrap_or_default();
+    let name = head.split("\r\n").find_map(|line| line.strip_prefix(NAME)).unwrap_or_default();
     // It is stored when it is not served any more, whoever asks.
     let volume = volume.upgrade().ok_or(io::ErrorKind::NotConnected)?;
-    let text = metrics(&volume);
+    let done = match method {
+        "PUT" if may => volume.take_snapshot(name).map(|()| String::new()),
+        "DELETE" if may => volume.delete_snapshot(name).map(|()| String::new()),
+        "PUT" | "DELETE" => Err(fiche::Error::Invalid { what: "that is not done for everybody".into() }),
+        _ => Ok(metrics(&volume)),
+    };
     drop(volume);
-    let head = "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close";
-    write!(&mut &*stream, "{head}\r\nContent-Length: {}\r\n\r\n{text}", text.len())
+    let (status, text) = match done {
+        Ok(text) => ("200 OK", text),
+        Err(error) => ("409 Conflict", error.to_string()),
+    };
+    let kind = "Content-Type: text/plain; version=0.0.4\r\nConnection: close";
+    let len = text.len();
+    write!(&mut &*stream, "HTTP/1.0 {status}\r\n{kind}\r\nContent-Length: {len}\r\n\r\n{text}")
 }
 
 /// In the text format of Prometheus.
@@ -142,9 +168,10 @@ fn metrics(volume: &Volume) -> String {
     family(
         "segments",
         "gauge",
-        "Segments: in use, free, free but kept for the map and the cleaner, soon free, and as many as there may be.",
+        "Segments: in use, in use by snapshots only, free, free but kept for the map and the cleaner, soon free, and as many as there may be.",
         &[
             ("state=used", stats.used_segments as f64),
+            ("state=held", stats.held_segments as f64),
             ("state=free", stats.free_segments as f64),
             ("state=kept", stats.kept_segments as f64),
             ("state=pending", stats.pending_segments as f64),
@@ -154,6 +181,7 @@ fn metrics(volume: &Volume) -> String {
     let mut one = |name: &str, kind: &str, help: &str, value: f64| {
         family(name, kind, help, &[("", value)]);
     };
+    one("snapshots", "gauge", "Snapshots there are.", stats.snapshots as f64);
     one("barriers_total", "counter", "Barriers that were sent below.", stats.barriers as f64);
     one("map_stored_total", "counter", "How often the map was stored.", stats.checkpoints as f64);
     one("segments_cleaned_total", "counter", "Segments that were cleaned.", stats.cleaned as f64);
@@ -175,7 +203,8 @@ fn metrics(volume: &Volume) -> String {
 
 /// Asks whoever serves it, and prints what that says.
 pub fn show_live(file: &Path, as_json: bool) -> Result<(), Failed> {
-    let text = ask(file).map_err(|error| match error.kind() {
+    let text = ask(file, Ask::Metrics).and_then(|told| told.map_err(io::Error::other));
+    let text = text.map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionRefused => {
             let nobody = "nobody of this machine serves it, or another user does";
             Failed::io(file, io::Error::other(nobody))
@@ -234,8 +263,10 @@ pub fn show_live(file: &Path, as_json: bool) -> Result<(), Failed> {
     rows.push((
         "room",
         format!(
-            "{} in use, of which {needed:.0} % is needed; {} free ({} kept for the map and the cleaner), {} soon; {} at most",
+            "{} in use, of which {needed:.0} % is needed, and {} by {} snapshots only; {} free ({} kept for the map and the cleaner), {} soon; {} at most",
             bytes(state("used") * segment),
+            bytes(state("held") * segment),
+            get("snapshots"),
             bytes(state("free") * segment),
             bytes(state("kept") * segment),
             bytes(state("pending") * segment),
@@ -259,12 +290,24 @@ pub fn show_live(file: &Path, as_json: bool) -> Result<(), Failed> {
     ui::print(text.as_bytes())
 }
 
-fn ask(file: &Path) -> io::Result<String> {
+/// Asks whoever serves a volume; what he answers, or why he does not do it.
+pub fn ask(file: &Path, ask: Ask<'_>) -> io::Result<Result<String, String>> {
     let mut stream = UnixStream::connect_addr(&address_of(file)?)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
+    let (method, name, patience) = match ask {
+        Ask::Metrics => ("GET", "", PATIENCE),
+        Ask::Take(name) => ("PUT", name, LONG),
+        Ask::Delete(name) => ("DELETE", name, LONG),
+    };
+    stream.set_read_timeout(Some(patience))?;
+    if name.chars().any(char::is_control) {
+        return Ok(Err("a snapshot has a name without line breaks".into()));
+    }
+    stream.write_all(format!("{method} /volume HTTP/1.0\r\n{NAME}{name}\r\n\r\n").as_bytes())?;
     let mut text = String::new();
     stream.take(1 << 20).read_to_string(&mut text)?;
-    let body = text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
-    body.ok_or_else(|| io::ErrorKind::InvalidData.into())
+    let Some((head, body)) = text.split_once("\r\n\r\n") else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    let is_done = head.split(' ').nth(1) == Some("200");
+    Ok(if is_done { Ok(body.to_owned()) } else { Err(body.to_owned()) })
 }

@@ -3,6 +3,7 @@
 mod image;
 mod live;
 mod serve;
+mod snapshot;
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -29,6 +30,8 @@ pub enum Verb {
     Trim(Trim),
     Import(image::Import),
     Export(image::Export),
+    #[command(subcommand)]
+    Snapshot(snapshot::Verb),
 }
 
 /// Make a volume: a file that holds a disk
@@ -130,6 +133,7 @@ pub fn run(verb: Verb) -> Result<(), Failed> {
         Verb::Trim(args) => trim(&args),
         Verb::Import(args) => image::import(&args),
         Verb::Export(args) => image::export(&args),
+        Verb::Snapshot(verb) => snapshot::run(verb),
     }
 }
 
@@ -174,9 +178,12 @@ struct Open {
 
 impl Open {
     fn open(&self, file: &Path) -> Result<Arc<Volume>, Failed> {
-        let at = |error| Failed::at(file, error);
-        let device = FileDevice::open(file).map_err(at)?;
-        Ok(Arc::new(OpenOptions::default().memory(self.memory).open(device).map_err(at)?))
+        self.open_or_busy(file).map_err(|error| Failed::at(file, error))
+    }
+
+    fn open_or_busy(&self, file: &Path) -> fiche::Result<Arc<Volume>> {
+        let device = FileDevice::open(file)?;
+        Ok(Arc::new(OpenOptions::default().memory(self.memory).open(device)?))
     }
 }
 
@@ -262,10 +269,13 @@ pub fn describe(told: &Description, as_json: bool) -> Result<(), Failed> {
             "capacity_bytes": told.capacity,
             "live_thousandths": told.live,
             "generation": told.generation,
+            "snapshots": told.snapshots.iter().map(snapshot::json_of).collect::<Vec<_>>(),
         });
         return ui::print(format!("{report:#}\n").as_bytes());
     }
-    let rows = [
+    let snapshots = told.snapshots.iter().map(|info| info.name.as_str());
+    let snapshots = snapshots.collect::<Vec<_>>().join(", ");
+    let mut rows = vec![
         ("kind", "volume".to_owned()),
         ("disk", format!("{} bytes ({})", told.len, show(told.len))),
         ("packed", format!("by {codec} {}, in units of {}", told.level, show(told.unit as u64))),
@@ -273,7 +283,10 @@ pub fn describe(told: &Description, as_json: bool) -> Result<(), Failed> {
         ("free", format!("{} in segments of {}", show(told.free_len), show(told.segment_len))),
         ("needed", format!("{:.1} % of what the others hold", f64::from(told.live) / 10.0)),
     ];
-    let text: String = rows.iter().map(|(name, value)| format!("{name:<8}{value}\n")).collect();
+    if !snapshots.is_empty() {
+        rows.push(("snapshots", snapshots));
+    }
+    let text: String = rows.iter().map(|(name, value)| format!("{name:<10}{value}\n")).collect();
     ui::print(text.as_bytes())
 }
 
@@ -308,6 +321,12 @@ fn check(args: &Check) -> Result<(), Failed> {
             })).collect::<Vec<_>>(),
             "damaged_nodes": checked.damaged_nodes,
             "miscounted_segments": checked.miscounted,
+            "snapshots": checked.snapshots.iter().map(|(name, checked)| json!({
+                "name": name,
+                "damaged_blocks": checked.damaged.len(),
+                "damaged_nodes": checked.damaged_nodes.len(),
+                "miscounted_segments": checked.miscounted,
+            })).collect::<Vec<_>>(),
         });
         ui::print(format!("{report:#}\n").as_bytes())?;
     } else {
@@ -323,6 +342,13 @@ fn check(args: &Check) -> Result<(), Failed> {
     }
     if checked.miscounted > 0 {
         say!("{name}: {} segments hold something else than is counted", checked.miscounted);
+    }
+    for (snapshot, checked) in checked.snapshots.iter().filter(|(_, its)| !its.is_whole()) {
+        let (blocks, nodes) = (checked.damaged.len(), checked.damaged_nodes.len());
+        say!(
+            "{name}: damaged: snapshot {snapshot}, {blocks} blocks and {nodes} nodes of its map, and {} segments are not held",
+            checked.miscounted
+        );
     }
     match checked.is_whole() {
         true => Ok(()),

@@ -20,7 +20,8 @@ use crate::ui::{self, Failed, say};
 /// Serve a volume as a disk, until it is stopped by Ctrl-C or SIGTERM
 ///
 /// As a network block device, or as a file that can be written, DIR/disk, of which --loop makes a disk of the kernel's. An
-/// archive, or a gzip, zstd, xz or lz4 file, is served for reading as a network block device.
+/// archive, or a gzip, zstd, xz or lz4 file, is served for reading as a network block device. Snapshots of a volume are other exports, for reading, of their
+/// names.
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("face").required(true))]
 pub struct Serve {
@@ -94,7 +95,7 @@ fn serve_nbd(args: &Serve, nbd: &str) -> Result<(), Failed> {
             let volume = args.open.open(&args.file)?;
             tended = Some(args.tend(&volume)?);
             let what = format!("{} to read and write", show(told.len));
-            (Nbd::default().device(&args.name, volume), what)
+            (Nbd::default().device(&args.name, volume.clone()).snapshots(volume), what)
         }
         // An archive or a stream, perhaps.
         Err(Error::Invalid { .. }) => {

@@ -49,8 +49,13 @@ fn ok(place: &Place, args: &[&str]) -> String {
 
 /// Asks QEMU's client; false where there is none.
 fn io(place: &Place, commands: &[&str]) -> bool {
+    io_of(place, "", commands)
+}
+
+/// The same of an export of this name.
+fn io_of(place: &Place, name: &str, commands: &[&str]) -> bool {
     let only_reads = commands.iter().all(|command| command.starts_with("read"));
-    let uri = format!("nbd+unix:///?socket={}", place.path("socket").display());
+    let uri = format!("nbd+unix:///{name}?socket={}", place.path("socket").display());
     let mut command = Command::new("qemu-io");
     command.args(if only_reads { &["-r"][..] } else { &[] }).args(["-f", "raw", &uri]);
     for each in commands {
@@ -151,6 +156,59 @@ fn who_serves_a_volume_tells_what_it_does() {
     assert!(body.contains("fiche_volume_requests_total{kind=\"write\"} 1\n"), "{body}");
     assert_eq!(server.end("-TERM"), Some(0));
     fails(&place, 5, &["volume", "info", "--live", "disk"], "nobody of this machine");
+}
+
+#[test]
+fn snapshots_are_taken_read_and_deleted_while_a_volume_is_written() {
+    let place = Place::new();
+    place.ok(&["volume", "create", "disk", "--size", "64M", "--codec", "lz4"]);
+    place.ok(&["volume", "snapshot", "take", "disk", "empty"]);
+    let server = Served::new(&place, "disk");
+    if !io(&place, &["write -P 1 1M 3M", "write -P 2 8M 64K"]) {
+        return;
+    }
+    // Whoever serves it takes it.
+    place.ok(&["volume", "snapshot", "take", "disk", "before the change"]);
+    io(&place, &["write -P 3 1M 3M", "flush"]);
+    fails(
+        &place,
+        2,
+        &["volume", "snapshot", "take", "disk", "empty"],
+        "there is a snapshot empty already",
+    );
+    let list = ok(&place, &["volume", "snapshot", "list", "disk"]);
+    let names: Vec<&str> =
+        list.lines().map(|line| line.split("held  ").nth(1).unwrap()).collect();
+    assert_eq!(names, ["empty", "before the change"], "{list}");
+    // Clients see it as it was, and the volume as it is.
+    let old = ["read -P 1 1M 3M", "read -P 2 8M 64K", "read -P 0 0 1M"];
+    io_of(&place, "before%20the%20change", &old);
+    io_of(&place, "empty", &["read -P 0 0 64M"]);
+    io(&place, &["read -P 3 1M 3M"]);
+    let export = ["volume", "export", "disk", "old.img", "--snapshot", "before the change"];
+    place.ok(&export);
+    let image = std::fs::read(place.path("old.img")).unwrap();
+    assert!(image.len() == 64 << 20 && image[1 << 20..4 << 20].iter().all(|&byte| byte == 1));
+    let printed = place.ok(&["volume", "export", "disk", "-", "--snapshot", "before the change"]);
+    assert!(printed == image);
+    fails(&place, 2, &["volume", "export", "disk", "x", "--snapshot", "none"], "no snapshot none");
+    assert!(!place.path("x").exists());
+    fails(&place, 5, &["volume", "snapshot", "restore", "disk", "empty"], "in use");
+    let info = ok(&place, &["volume", "info", "--live", "disk", "--json"]);
+    assert!(info.contains("\"snapshots\": 2"), "{info}");
+    place.ok(&["volume", "snapshot", "delete", "disk", "empty"]);
+    fails(&place, 2, &["volume", "snapshot", "delete", "disk", "empty"], "no snapshot empty");
+    server.end("-KILL");
+    let info = ok(&place, &["volume", "info", "disk"]);
+    assert!(info.contains("snapshots before the change\n"), "{info}");
+    let checked = ok(&place, &["volume", "check", "disk", "--json"]);
+    assert!(checked.contains("\"name\": \"before the change\""), "{checked}");
+    place.ok(&["volume", "snapshot", "restore", "disk", "before the change"]);
+    place.ok(&["volume", "export", "disk", "now.img"]);
+    assert!(std::fs::read(place.path("now.img")).unwrap() == image);
+    place.ok(&["volume", "snapshot", "delete", "disk", "before the change"]);
+    assert_eq!(ok(&place, &["volume", "snapshot", "list", "disk"]), "");
+    place.ok(&["volume", "check", "disk"]);
 }
 
 #[test]

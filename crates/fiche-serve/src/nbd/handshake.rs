@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::stream::{Input, Stream};
-use super::{Device, Export};
+use super::{Device, Exports};
 
 /// An option of the handshake that is longer is refused.
 const MOST_OPTION: u32 = 64 << 10;
@@ -80,7 +80,7 @@ fn reply_option(out: &mut Stream, option: u32, kind: u32, data: &[u8]) -> io::Re
 pub(super) fn agree(
     input: &mut Input,
     out: &mut Stream,
-    exports: &[Export],
+    exports: &Exports,
 ) -> io::Result<Option<Agreed>> {
     const FIXED: u32 = 1;
     const NO_ZEROES: u32 = 2;
@@ -91,10 +91,6 @@ pub(super) fn agree(
     if flags & !(FIXED | NO_ZEROES) != 0 {
         return Ok(None);
     }
-    let find = |name: &[u8]| {
-        let found = exports.iter().find(|export| export.0.as_bytes() == name);
-        found.map(|export| export.1.clone())
-    };
     let (mut is_structured, mut context) = (false, None::<Vec<u8>>);
     loop {
         if input.u64()? != OPTION_MAGIC {
@@ -113,7 +109,7 @@ pub(super) fn agree(
         let mut reply = |kind: u32, data: &[u8]| reply_option(out, number, kind, data);
         match number {
             option::EXPORT_NAME => {
-                let Some(device) = find(&data) else { return Ok(None) };
+                let Some(device) = exports.find(&data) else { return Ok(None) };
                 let mut answer = device.source().len().to_be_bytes().to_vec();
                 answer.extend(device.flags().to_be_bytes());
                 if flags & NO_ZEROES == 0 {
@@ -128,7 +124,7 @@ pub(super) fn agree(
                 return Ok(None);
             }
             option::LIST if data.is_empty() => {
-                for (name, _) in exports {
+                for name in exports.names() {
                     let mut entry = (name.len() as u32).to_be_bytes().to_vec();
                     entry.extend(name.as_bytes());
                     reply(option::SERVER, &entry)?;
@@ -144,7 +140,7 @@ pub(super) fn agree(
                     reply(option::ERR_INVALID, b"")?;
                     continue;
                 };
-                let Some(device) = find(name) else {
+                let Some(device) = exports.find(name) else {
                     reply(option::ERR_UNKNOWN, b"there is no export of this name")?;
                     continue;
                 };
@@ -176,7 +172,7 @@ pub(super) fn agree(
                     reply(option::ERR_INVALID, b"structured replies come first")?;
                     continue;
                 }
-                if find(name).is_none() {
+                if exports.find(name).is_none() {
                     reply(option::ERR_UNKNOWN, b"there is no export of this name")?;
                     continue;
                 }

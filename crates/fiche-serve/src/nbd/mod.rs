@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use fiche::volume::Volume;
 use fiche::{ReadAt, Result, WriteAt};
 
 use self::handshake::agree;
@@ -101,21 +102,54 @@ pub enum Address {
 /// ```
 #[derive(Clone, Default)]
 pub struct Nbd {
-    exports: Vec<Export>,
+    exports: Exports,
+}
+
+/// What is served.
+#[derive(Clone, Default)]
+struct Exports {
+    named: Vec<Export>,
+    /// Their snapshots are served, too, as they are when a client asks.
+    volumes: Vec<Arc<Volume>>,
+}
+
+impl Exports {
+    fn find(&self, name: &[u8]) -> Option<Device> {
+        if let Some((_, device)) = self.named.iter().find(|export| export.0.as_bytes() == name) {
+            return Some(device.clone());
+        }
+        let name = std::str::from_utf8(name).ok()?;
+        let snapshot = self.volumes.iter().find_map(|volume| volume.snapshot(name).ok())?;
+        Some(Device::Readable(Arc::new(snapshot)))
+    }
+
+    fn names(&self) -> impl Iterator<Item = String> + '_ {
+        let snapshots = self.volumes.iter().flat_map(|volume| volume.snapshots());
+        let named = self.named.iter().map(|(name, _)| name.clone());
+        named.chain(snapshots.map(|info| info.name))
+    }
 }
 
 impl Nbd {
     /// Serves a device under a name; the empty one is what clients take who do not ask for any.
     #[must_use]
     pub fn device(mut self, name: impl Into<String>, device: Arc<dyn WriteAt>) -> Nbd {
-        self.exports.push((name.into(), Device::Writable(device)));
+        self.exports.named.push((name.into(), Device::Writable(device)));
         self
     }
 
     /// Serves what can only be read.
     #[must_use]
     pub fn source(mut self, name: impl Into<String>, source: Arc<dyn ReadAt>) -> Nbd {
-        self.exports.push((name.into(), Device::Readable(source)));
+        self.exports.named.push((name.into(), Device::Readable(source)));
+        self
+    }
+
+    /// Serves the snapshots of a volume for reading, each under its name if nothing else has it, also those that are taken later. One that a client
+    /// has is not deleted.
+    #[must_use]
+    pub fn snapshots(mut self, volume: Arc<Volume>) -> Nbd {
+        self.exports.volumes.push(volume);
         self
     }
 
@@ -194,7 +228,7 @@ impl Server {
         if let Some(path) = self.path.take() {
             let _ = std::fs::remove_file(path);
         }
-        for (_, device) in &self.shared.exports {
+        for (_, device) in &self.shared.exports.named {
             if let Device::Writable(device) = device {
                 device.flush()?;
             }
@@ -212,7 +246,7 @@ impl Drop for Server {
 }
 
 struct Shared {
-    exports: Vec<Export>,
+    exports: Exports,
     is_stopping: AtomicBool,
     connections: Mutex<Vec<Connection>>,
 }

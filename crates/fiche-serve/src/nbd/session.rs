@@ -347,9 +347,7 @@ impl Session {
 
     /// Which parts of a range are zero.
     fn status(&self, offset: u64, len: u32, most: usize) -> Result<Vec<(u32, bool)>> {
-        let Device::Writable(device) = &self.agreed.device else {
-            return Ok(vec![(len, false)]);
-        };
+        let device = self.agreed.device.source();
         let (mut at, end) = (offset, offset + u64::from(len));
         let mut runs: Vec<(u32, bool)> = Vec::new();
         while at < end && runs.len() < most {

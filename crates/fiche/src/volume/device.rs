@@ -88,12 +88,25 @@ impl FileDevice {
         FileDevice::new(OpenOptions::new().read(true).write(true).create_new(true).open(path)?)
     }
 
-    fn new(mut file: File) -> Result<FileDevice> {
+    /// Opens a file that is there for reading alone, whoever has it open: for a [`Snapshot`](crate::volume::Snapshot).
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn read_only(path: impl AsRef<Path>) -> Result<FileDevice> {
+        FileDevice::of(File::open(path)?)
+    }
+
+    fn new(file: File) -> Result<FileDevice> {
+        let device = FileDevice::of(file)?;
+        lock(&device.file)?;
+        Ok(device)
+    }
+
+    fn of(mut file: File) -> Result<FileDevice> {
         let meta = file.metadata()?;
         if meta.is_dir() {
             return Err(Error::invalid("this is a directory, not a volume"));
         }
-        lock(&file)?;
         let len = io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
         Ok(FileDevice { file, is_file: meta.is_file(), len })
     }

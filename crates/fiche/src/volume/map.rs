@@ -97,6 +97,13 @@ impl Map {
         }
     }
 
+    /// Is another map from now on, in the same segments.
+    pub fn replace(&mut self, blocks: u64, root: u64) {
+        let other = Map::new(blocks, root);
+        (self.nodes, self.dirty) = (other.nodes, 0);
+        (self.root, self.levels, self.blocks) = (root, other.levels, blocks);
+    }
+
     /// Bytes of memory.
     pub fn memory(&self) -> u64 {
         self.nodes.len() as u64 * NODE_MEMORY

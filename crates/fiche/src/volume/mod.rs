@@ -183,6 +183,10 @@ impl ReadAt for Volume {
         let len = buf.len() as u64;
         self.counts.reads.run(len, || self.with_work(|work| self.read(&self.view, offset, buf, work)))
     }
+
+    fn run_at(&self, offset: u64) -> Result<(u64, bool)> {
+        self.run_in(&self.view, offset)
+    }
 }
 
 impl WriteAt for Volume {
@@ -198,10 +202,6 @@ impl WriteAt for Volume {
 
     fn discard_at(&self, offset: u64, len: u64) -> Result<()> {
         self.counts.zeros.run(len, || self.zero(offset, len, false))
-    }
-
-    fn run_at(&self, offset: u64) -> Result<(u64, bool)> {
-        self.run_in(&self.view, offset)
     }
 
     fn flush(&self) -> Result<()> {

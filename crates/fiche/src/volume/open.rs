@@ -121,9 +121,9 @@ impl Options {
 }
 
 /// A device, as far as it can be read like any other source.
-struct Source<'a> {
-    device: &'a dyn Device,
-    len: u64,
+pub(super) struct Source<'a> {
+    pub device: &'a dyn Device,
+    pub len: u64,
 }
 
 impl ReadAt for Source<'_> {

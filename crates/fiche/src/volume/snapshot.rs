@@ -1,15 +1,20 @@
 //! Snapshots: what a superblock led to is kept. Segments that hold anything of it are not written again, nor cleaned; nothing is copied.
 
+use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::envelope::{Container, read_header};
 use crate::error::{Error, Place, Result};
 use crate::io::{ReadAt, within};
+use crate::volume::device::Device;
 use crate::volume::format::{
-    ALIGN, BLOCK, ENTRY, FRAGMENT_HEAD, Kind, MAX_BLOCKS, MAX_EXTENT, Superblock,
+    ALIGN, BLOCK, ENTRY, FAN, FAN_BITS, FRAGMENT_HEAD, Kind, MAX_BLOCKS, MAX_EXTENT, Superblock,
 };
 use crate::volume::log::{From, Log, read_fragment, read_meta};
+use crate::volume::open::{MEMORY, Source, whole};
 use crate::volume::read::View;
 use crate::volume::space::{Space, parse_root};
 use crate::volume::{Volume, Work, locked};
@@ -285,15 +290,70 @@ impl Volume {
         if Arc::strong_count(&log.snapshots[i].readers) > 1 {
             return Err(Error::invalid(format!("the snapshot {name} is being read")));
         }
+        let spare = self.spare(&log)?;
         let kept = log.snapshots.remove(i);
         log.space.unpin(kept.entry);
-        self.checkpoint(&mut log)?;
-        // Not before it is forgotten durably may anything of it be written over.
-        let spare = self.spare(&log)?;
         log.space.let_go(&kept.segments);
         self.set_held(&mut log, spare)?;
-        // That is free now, but for what the map itself needs.
+        // What it held waits for this superblock: not before is it forgotten durably.
         self.checkpoint(&mut log)
+    }
+
+    /// Makes the volume what a snapshot holds, its length as well; what was written since is gone, but for what other snapshots hold. The snapshot stays. Reads
+    /// all of its map. Durable when this returns, and either all of it or nothing after a crash. Others wait meanwhile; whatever
+    /// is mounted on the volume must not be.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when there is none of this name; [`Error::Poisoned`], [`Error::Corrupt`], [`Error::Io`].
+    pub fn restore_snapshot(&self, name: &str) -> Result<()> {
+        self.check_poison()?;
+        let _alone = self.parts.write().unwrap_or_else(PoisonError::into_inner);
+        let mut log = locked(&self.log);
+        let kept = &log.snapshots[position(&log, name)?];
+        let (blocks, root) = (kept.blocks, kept.map);
+        let used = self.count_used(&View::new(blocks, root), blocks)?;
+        let spare = self.spare(&log)?;
+        // Half done, what is counted would be of another map.
+        let poison = |_: &Error| self.is_poisoned.store(true, Ordering::Release);
+        let mut switch = || -> Result<()> {
+            self.settle(&mut log, true)?;
+            self.map().replace(blocks, root);
+            self.blocks.store(blocks, Ordering::Release);
+            log.superblock.blocks = blocks;
+            log.space.set_live(&used);
+            self.set_held(&mut log, spare)?;
+            self.keep_room(&mut log)?;
+            self.checkpoint(&mut log)
+        };
+        switch().inspect_err(poison)
+    }
+
+    /// How many blocks and nodes of a map lie in each segment.
+    fn count_used(&self, view: &View, blocks: u64) -> Result<HashMap<u32, u32>> {
+        let load = self.load();
+        let mut used: HashMap<u32, u32> = HashMap::new();
+        let segment = |entry: u64| ((entry * ALIGN) >> self.bits) as u32;
+        let mut open = vec![locked(&view.map).top()];
+        while let Some(place) = open.pop() {
+            let mut map = locked(&view.map);
+            let entry = map.stored(place, &load)?;
+            if entry == 0 {
+                continue;
+            }
+            *used.entry(segment(entry)).or_default() += 1;
+            open.extend(map.children(place, &load)?);
+            if place.0 == 0 {
+                let first = place.1 << FAN_BITS;
+                for block in first..(first + FAN as u64).min(blocks) {
+                    match map.get(block, &load)? {
+                        0 => {}
+                        entry => *used.entry(segment(entry)).or_default() += 1,
+                    }
+                }
+                map.shrink(self.memory);
+            }
+        }
+        Ok(used)
     }
 
     /// A snapshot, to be read. As long as this is there it cannot be deleted.
@@ -304,8 +364,9 @@ impl Volume {
         let log = locked(&self.log);
         let kept = &log.snapshots[position(&log, name)?];
         let view = View::new(kept.blocks, kept.map);
-        let readers = kept.readers.clone();
-        Ok(Snapshot { volume: self.clone(), view, _readers: readers })
+        let (id, readers) = (kept.id, kept.readers.clone());
+        drop(log);
+        Ok(Snapshot { volume: self.clone(), view, id, _readers: readers })
     }
 
     /// Appends snapshots that are to be stored, and the list of them; `taking` is added to them. The nodes of the map are stored.
@@ -313,7 +374,8 @@ impl Volume {
         if let Some(Taking { name, time }) = taking {
             let segments = log.space.needed();
             let kept = Kept {
-                id: log.snapshots.last().map_or(1, |last| last.id + 1),
+                // No other had it, or will.
+                id: log.superblock.generation + 1,
                 name: name.to_owned(),
                 time,
                 blocks: self.blocks(),
@@ -368,16 +430,43 @@ fn position(log: &Log, name: &str) -> Result<usize> {
 pub struct Snapshot {
     volume: Arc<Volume>,
     view: View,
+    id: u64,
     _readers: Arc<()>,
 }
 
 impl Snapshot {
-    /// How many bytes from `offset` on are the same in this: that nothing was ever written there, or that something was. See [`WriteAt::run_at`](crate::WriteAt::run_at).
+    /// Reads a snapshot of a volume that somebody else may be writing meanwhile, perhaps in another program: what a snapshot holds does not
+    /// change, and nothing is written to the device, as [`FileDevice::read_only`](crate::volume::FileDevice::read_only) gives it. Only it must not be deleted by them; [`is_there`](Snapshot::is_there) tells afterwards whether it was.
     ///
     /// # Errors
-    /// [`Error::Invalid`] beyond the end, [`Error::Corrupt`], [`Error::Io`].
-    pub fn run_at(&self, offset: u64) -> Result<(u64, bool)> {
-        self.volume.run_in(&self.view, offset)
+    /// [`Error::Invalid`] when it is no volume, or has no snapshot of this name; [`Error::Unsupported`] for a newer version,
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn open(device: impl Device + 'static, name: &str) -> Result<Snapshot> {
+        let len = device.len()?;
+        read_header(&Source { device: &device, len }, Container::Volume)?.valid?;
+        let superblock = whole(&device)?;
+        let volume = Volume::over(Box::new(device), superblock.clone(), MEMORY);
+        // Neither now nor when it is dropped is anything stored.
+        volume.is_poisoned.store(true, Ordering::Release);
+        let mut log = locked(&volume.log);
+        log.snapshots = read_all(volume.from(), &superblock, &mut log.space)?;
+        drop(log);
+        Arc::new(volume).snapshot(name)
+    }
+
+    /// Whether the volume still has it: what was read before then is right.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn is_there(&self) -> Result<bool> {
+        let superblock = whole(&*self.volume.device)?;
+        let (from, segments) = (self.volume.from(), superblock.segments);
+        for entry in entries(from, &superblock)? {
+            if read_kept(from, entry, segments)?.id == self.id {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -391,5 +480,9 @@ impl ReadAt for Snapshot {
         let (volume, len) = (&self.volume, buf.len() as u64);
         let read = |work: &mut Work| volume.read(&self.view, offset, buf, work);
         volume.counts.reads.run(len, || volume.with_work(read))
+    }
+
+    fn run_at(&self, offset: u64) -> Result<(u64, bool)> {
+        self.volume.run_in(&self.view, offset)
     }
 }

@@ -122,6 +122,21 @@ impl Space {
         self.holds.get(segment as usize).is_some_and(|&holds| holds > 0)
     }
 
+    /// The map is another one, that leads to this many blocks and nodes in each segment.
+    pub fn set_live(&mut self, live: &HashMap<u32, u32>) {
+        for segment in 1..self.segments() {
+            let now = live.get(&segment).copied().unwrap_or(0);
+            if self.used(segment).live == now {
+                continue;
+            }
+            if let Some(used) = self.change(segment) {
+                (used.live, used.total) = (now, used.total.max(now));
+            }
+            self.retire(segment);
+        }
+        self.gave_up = None;
+    }
+
     /// How many segments snapshots need.
     pub fn held_len(&self) -> u32 {
         self.holds.iter().filter(|&&holds| holds > 0).count() as u32

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use fiche::volume::{FileDevice, Snapshot};
+
 use super::*;
 
 fn snapshot_of(volume: &Arc<Volume>, name: &str) -> Vec<u8> {
@@ -149,6 +151,93 @@ fn a_snapshot_has_a_name_of_its_own_and_is_not_deleted_while_it_is_read() {
     drop(snapshot);
     volume.delete_snapshot("of nothing").unwrap();
     assert_eq!(names(&volume), ["x".repeat(255)]);
+}
+
+#[test]
+fn a_volume_becomes_again_what_a_snapshot_holds() {
+    for seed in 0..6 {
+        let mut random = Random(200 + seed);
+        let (blocks, options) = options(&mut random);
+        let device = TracedDevice::default();
+        let mut volume = Arc::new(Volume::create(device.clone(), options).unwrap());
+        let mut model = vec![0; blocks as usize * BLOCK];
+        let mut kept: Vec<Vec<u8>> = Vec::new();
+        for i in 0..400 {
+            for ask in asks(&mut random, (model.len() / BLOCK) as u64) {
+                run(&volume, &ask).unwrap_or_else(|error| panic!("{seed}, {i}: {error}"));
+                apply(&mut model, &ask);
+            }
+            match random.below(40) {
+                0 if kept.len() < 4 => {
+                    volume.take_snapshot(&kept.len().to_string()).unwrap();
+                    kept.push(model.clone());
+                }
+                1 if !kept.is_empty() => {
+                    let i = random.below(kept.len() as u64) as usize;
+                    volume.restore_snapshot(&i.to_string()).unwrap();
+                    model.clone_from(&kept[i]);
+                    // Durable, whatever follows.
+                    let stopped = Volume::open(TracedDevice::holding(device.bytes())).unwrap();
+                    assert!(whole(&stopped) == model, "{seed}, {i}");
+                    check(&stopped);
+                }
+                2 => {
+                    drop(volume);
+                    volume = Arc::new(Volume::open(device.clone()).unwrap());
+                }
+                _ => {}
+            }
+            if i % 20 == 0 {
+                assert!(whole(&volume) == model, "{seed}, {i}");
+                check(&volume);
+            }
+        }
+        for (i, bytes) in kept.iter().enumerate() {
+            assert!(snapshot_of(&volume, &i.to_string()) == *bytes, "{seed}: {i}");
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_is_read_from_the_file_while_the_volume_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("volume");
+    let device = FileDevice::create(&path).unwrap();
+    let blocks = 600u64;
+    let options = Options::new(blocks * BLOCK as u64).segment_bits(16).codec(Codec::Lz4);
+    let volume = Arc::new(Volume::create(device, options).unwrap());
+    let mut random = Random(3);
+    let mut fill = |volume: &Volume| {
+        let mut text = Vec::new();
+        while text.len() < blocks as usize * BLOCK {
+            text.extend(random.text(BLOCK));
+        }
+        volume.write_at(0, &text).unwrap();
+        text
+    };
+    let then = fill(&volume);
+    volume.take_snapshot("then").unwrap();
+    let file = || FileDevice::read_only(&path).unwrap();
+    let snapshot = Snapshot::open(file(), "then").unwrap();
+    let mut now = Vec::new();
+    for _ in 0..10 {
+        now = fill(&volume);
+        volume.tend(true).unwrap();
+        let mut bytes = vec![0; then.len()];
+        snapshot.read_at(0, &mut bytes).unwrap();
+        assert!(bytes == then && snapshot.is_there().unwrap());
+    }
+    assert!(Snapshot::open(file(), "another").is_err());
+    // Others do not know of who reads so.
+    volume.delete_snapshot("then").unwrap();
+    assert!(!snapshot.is_there().unwrap());
+    volume.take_snapshot("then").unwrap();
+    assert!(!snapshot.is_there().unwrap());
+    drop(snapshot);
+    drop(volume);
+    let volume = Volume::open(FileDevice::open(&path).unwrap()).unwrap();
+    assert!(whole(&volume) == now);
+    check(&volume);
 }
 
 #[test]
