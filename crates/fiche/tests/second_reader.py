@@ -24,14 +24,15 @@ import math
 import random
 import struct
 import sys
+import unicodedata
 import zlib
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import groupby
 from pathlib import Path
-from typing import BinaryIO, Callable, Iterator
+from typing import BinaryIO, Callable, Iterable, Iterator
 
 import blake3
 import zstandard
@@ -2631,6 +2632,7 @@ SUPERBLOCK, EXTENT, FRAGMENT = 120, 24, 16
 LONGEST_EXTENT, PLACE_LENGTH, ALIGNMENT = 1 << 20, 5, 8
 DEVICE_BLOCK, FANOUT, OPENING = 4096, 1024, 40  # an opening is told by the bits from this one on
 PATTERN, ZEROS, MAP_NODE, USAGE_PAGE, USAGE_ROOT = 16, 17, 32, 33, 34
+SNAPSHOT, SNAPSHOT_ROOT, MOST_SNAPSHOTS = 35, 36, 4096
 LONGEST_UNIT, LONGEST_PATTERN, LONGEST_ZEROS = 32, 4096, (1 << 24) - 1
 
 
@@ -2648,6 +2650,7 @@ class Volume:
     map: int
     usage: int
     second_head: int  # 0 for nowhere
+    snapshots: int  # 0 for none
 
 
 @dataclass(frozen=True)
@@ -2705,8 +2708,8 @@ def read_superblock(file: BinaryIO, size: int, superblock: Cursor) -> Volume:
     most, segments, reserved = (superblock.fixed(4) for _ in range(3))
     superblock.require(1 < segments <= most and segments << bits <= size, "count of segments")
     volume = Volume(file, size, tag, blocks, bits, most, segments,
-                    *(superblock.fixed(8) for _ in range(5)))
-    superblock.require(reserved == 0 and not any(superblock.take(32)), "reserved bytes")
+                    *(superblock.fixed(8) for _ in range(6)))
+    superblock.require(reserved == 0 and not any(superblock.take(24)), "reserved bytes")
     superblock.require(lies_inside(volume, volume.head, EXTENT), "place of the log")
     second = volume.second_head
     apart = lies_inside(volume, second, EXTENT) and second >> bits != volume.head >> bits
@@ -2865,7 +2868,7 @@ def roll_forward(volume: Volume) -> list[Run]:
     while extent := read_next(volume, heads, number):
         for fragment in extent.fragments:
             if not is_of_blocks(fragment):
-                fragment.require(MAP_NODE <= fragment.kind <= USAGE_ROOT, "kind")
+                fragment.require(MAP_NODE <= fragment.kind <= SNAPSHOT_ROOT, "kind")
                 continue
             check_unit_of_blocks(fragment)
             end, place = fragment.block + fragment.count, fragment.position
@@ -2923,10 +2926,8 @@ def stored_places(volume: Volume, live: Counter, position: int, level: int,
         if below and level:
             yield from stored_places(volume, live, below, level - 1, number * FANOUT + at)
         elif below:
-            block = number * FANOUT + at
-            find_block(volume, block, below)
             live[below >> volume.bits] += 1
-            yield block, below
+            yield number * FANOUT + at, below  # where the log says otherwise it may be gone
 
 
 def has_block(runs: list[Run], block: int) -> bool:
@@ -2946,8 +2947,8 @@ def all_places(volume: Volume, live: Counter) -> Iterator[tuple[int, int]]:
     return heapq.merge(stored, written)
 
 
-def filled_blocks(volume: Volume, live: Counter) -> Iterator[tuple[int, bytes]]:
-    for block, position in all_places(volume, live):
+def filled_blocks(volume: Volume, places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
+    for block, position in places:
         content = read_device_block(volume, block, position)
         if any(content):
             yield block, content
@@ -2970,10 +2971,7 @@ def read_usage_page(volume: Volume, position: int, number: int) -> list[int]:
 def check_usage(volume: Volume, live: Counter) -> None:
     """Compares what the stored map leads to with what is said of it."""
     root, told = read_known(volume, volume.usage, USAGE_ROOT, 0, 1), Counter()
-    root.require(len(root.stored) % PLACE_LENGTH == 0, "length")
-    for number in range(len(root.stored) // PLACE_LENGTH):
-        start = number * PLACE_LENGTH
-        position = int.from_bytes(root.stored[start:start + PLACE_LENGTH], "little") * ALIGNMENT
+    for number, position in enumerate(read_places(root)):
         if position:
             counts = read_usage_page(volume, position, number)
             told.update({number * FANOUT + at: count for at, count in enumerate(counts) if count})
@@ -2989,15 +2987,87 @@ def run_line(blocks: Iterator[tuple[int, bytes]]) -> str:
     return f"{numbers[0]} {numbers[-1] - numbers[0] + 1} {digest.hexdigest()}"
 
 
-def volume_manifest(volume: Volume) -> str:
-    """Reads and verifies everything."""
-    live: Counter[int] = Counter()
-    numbered = enumerate(filled_blocks(volume, live))
+def device_lines(volume: Volume, places: Iterable[tuple[int, int]]) -> list[str]:
+    numbered = enumerate(filled_blocks(volume, places))
     # Neighbours are as far from their places in the order as each other.
     runs = groupby(numbered, key=lambda it: it[1][0] - it[0])
     lines = [run_line(block for _, block in run) for _, run in runs]
+    return [f"size {volume.blocks * DEVICE_BLOCK}", *lines]
+
+
+def volume_manifest(volume: Volume) -> str:
+    """Reads and verifies everything."""
+    live: Counter[int] = Counter()
+    lines = device_lines(volume, all_places(volume, live))
     check_usage(volume, live)
-    return "\n".join([f"size {volume.blocks * DEVICE_BLOCK}", *lines]) + "\n"
+    for snapshot in read_snapshots(volume):
+        lines += snapshot_lines(volume, snapshot)
+    return "\n".join(lines) + "\n"
+
+
+# What is kept of it as it was
+
+@dataclass(frozen=True)
+class Snapshot:
+    fragment: Fragment
+    name: str
+    blocks: int
+    map: int
+    segments: set[int]
+
+
+def read_places(root: Fragment) -> list[int]:
+    """The positions that a root lists."""
+    root.require(len(root.stored) % PLACE_LENGTH == 0, "length")
+    starts = range(0, len(root.stored), PLACE_LENGTH)
+    return [int.from_bytes(root.stored[at:at + PLACE_LENGTH], "little") * ALIGNMENT for at in starts]
+
+
+def read_snapshots(volume: Volume) -> list[Snapshot]:
+    if volume.snapshots == 0:
+        return []
+    root = read_known(volume, volume.snapshots, SNAPSHOT_ROOT, 0, 1)
+    places = read_places(root)
+    root.require(1 <= len(places) <= MOST_SNAPSHOTS, "count of snapshots")
+    snapshots = [read_snapshot(volume, place) for place in places]
+    numbers = [snapshot.fragment.block for snapshot in snapshots]
+    root.require(numbers == sorted(set(numbers)), "order of snapshots")
+    names = {snapshot.name for snapshot in snapshots}
+    root.require(len(names) == len(snapshots), "names of snapshots")
+    return snapshots
+
+
+def read_snapshot(volume: Volume, position: int) -> Snapshot:
+    fragment = read_fragment(volume, position)
+    fragment.require((fragment.kind, fragment.count) == (SNAPSHOT, 1), "kind and count")
+    content = Cursor(fragment.stored, "snapshot", position + FRAGMENT)
+    length = content.varint()
+    content.require(1 <= length <= 255, "length of the name")
+    try:
+        name = content.take(length).decode()
+    except UnicodeDecodeError:
+        content.require(False, "name")
+    content.require(not any(unicodedata.category(letter) == "Cc" for letter in name), "name")
+    content.varint()  # when
+    blocks, place, count = content.varint(), content.fixed(PLACE_LENGTH) * ALIGNMENT, content.varint()
+    content.require(1 <= blocks <= 1 << 40, "length of the device")
+    segments, end = set(), 0
+    for _ in range(count):
+        start = end + content.varint()
+        end = start + content.varint()
+        content.require(start < end <= volume.segments, "segments")
+        segments.update(range(start, end))
+    content.finish()
+    return Snapshot(fragment, name, blocks, place, segments)
+
+
+def snapshot_lines(volume: Volume, snapshot: Snapshot) -> list[str]:
+    device, live, places = replace(volume, blocks=snapshot.blocks), Counter(), ()
+    if snapshot.map:
+        places = stored_places(device, live, snapshot.map, count_levels(device.blocks) - 1)
+    lines = device_lines(device, places)
+    snapshot.fragment.require(live.keys() <= snapshot.segments, "segments that are not held")
+    return [f"snapshot {snapshot.name}", *lines]
 
 
 def check_volume(path: Path) -> str | None:

@@ -93,12 +93,12 @@
 //! # Snapshot
 //!
 //! *block* is its number, *count* 1. The stored bytes are: the length of its name, a varint, and the name, 1 to 255 bytes of UTF-8 without control characters; varints with the
-//! time when it was taken, in seconds since 1970, and the blocks that the device had; the position of the root of its map, 5 bytes; how many runs of segments
+//! time when it was taken, in seconds since 1970, and the blocks that the device had, 1 to 2^40; the position of the root of its map, 5 bytes; how many runs of segments
 //! follow, and for each two varints: how many segments lie between the one before and this run, and how many it has, at least one. What the snapshot holds lies in these segments. They are not written again.
 //!
 //! # Snapshot root
 //!
-//! *block* is 0, *count* 1. The stored bytes are the positions of all snapshots, 5 bytes each, up to 4096 of them, in the order of their numbers, no two of which are the same.
+//! *block* is 0, *count* 1. The stored bytes are the positions of all snapshots, 5 bytes each, up to 4096 of them, in the order of their numbers. No two have the same number or name. The root is there only where there are snapshots.
 //!
 //! # Opening a volume
 //!

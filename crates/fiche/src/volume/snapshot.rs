@@ -1,6 +1,6 @@
 //! Snapshots: what a superblock led to is kept. Segments that hold anything of it are not written again, nor cleaned; nothing is copied.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -191,10 +191,11 @@ pub(super) fn read_all(
     superblock: &Superblock,
     space: &mut Space,
 ) -> Result<Vec<Kept>> {
-    let mut all: Vec<Kept> = Vec::new();
+    let (mut all, mut names): (Vec<Kept>, _) = (Vec::new(), HashSet::new());
     for entry in entries(from, superblock)? {
         let kept = read_kept(from, entry, superblock.segments)?;
-        if all.last().is_some_and(|last| last.id >= kept.id) {
+        let is_new = names.insert(kept.name.clone());
+        if !is_new || all.last().is_some_and(|last| last.id >= kept.id) {
             return Err(Error::Corrupt { what: "snapshot", at: Place::Pos(entry * ALIGN) });
         }
         all.push(kept);

@@ -94,7 +94,49 @@ fn good() -> Vec<(&'static str, Vec<u8>)> {
     volume.flush().unwrap();
     let tended_and_stopped = tended.bytes();
     drop(volume);
+    // Snapshots of it as it was shorter, and of nothing; its machine stops, or not.
+    let kept = TracedDevice::default();
+    let volume = Volume::create(kept.clone(), codec(Codec::Lz4, 2)).unwrap();
+    volume.take_snapshot("of nothing").unwrap();
+    fill(&volume, 14, 40);
+    volume.take_snapshot("gone").unwrap();
+    fill(&volume, 15, 40);
+    volume.take_snapshot("first, \u{e4}lter").unwrap();
+    volume.delete_snapshot("gone").unwrap();
+    volume.resize(1100 * BLOCK as u64, None).unwrap();
+    volume.write_at(1099 * BLOCK as u64, b"behind a border").unwrap();
+    volume.take_snapshot("second").unwrap();
+    fill(&volume, 16, 60);
+    volume.flush().unwrap();
+    let kept_and_stopped = kept.bytes();
+    while volume.tend(true).unwrap() {}
+    drop(volume);
+    // Segments to which the map of the superblock leads were written over, since the log says otherwise.
+    let again = TracedDevice::default();
+    let options = codec(Codec::Copy, 1).capacity(60 * BLOCK as u64 + (26 << 16));
+    let volume = Volume::create(again.clone(), options).unwrap();
+    let mut random = Random(17);
+    let mut stored = volume.stats();
+    for i in 0u64.. {
+        let at = if i < 60 { i } else { random.below(60) } * BLOCK as u64;
+        volume.write_at(at, &random.bytes(BLOCK)).unwrap();
+        for _ in 0..3 {
+            volume.tend(false).unwrap();
+        }
+        let stats = volume.stats();
+        if stats.checkpoints > stored.checkpoints {
+            stored = stats;
+        } else if i > 600 && stats.cleaned > stored.cleaned + 8 {
+            break;
+        }
+    }
+    volume.flush().unwrap();
+    let reused_and_stopped = again.bytes();
+    drop(volume);
     vec![
+        ("snapshots", kept.bytes()),
+        ("snapshots-log", kept_and_stopped),
+        ("reused-log", reused_and_stopped),
         ("tended", tended.bytes()),
         ("tended-log", tended_and_stopped),
         ("zstd", zstd),
@@ -132,6 +174,13 @@ fn bad() -> Vec<(&'static str, Vec<u8>)> {
     version[8] += 1;
     let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &version[..16]) as u32;
     version[16..20].copy_from_slice(&sum.to_le_bytes());
+    let kept = good().into_iter().find(|(name, _)| *name == "snapshots").unwrap().1;
+    let list = word(&kept, newest(&kept) + 88) as usize;
+    let entry = |at: usize| {
+        let mut place = [0; 8];
+        place[..5].copy_from_slice(&kept[list + 16 + 5 * at..][..5]);
+        u64::from_le_bytes(place) as usize * 8
+    };
     let both: Vec<usize> = [4096, 8192, 12_288, 16_384].iter().map(|at| at + 30).collect();
     let last = newest(&stopped);
     let is_read = |at: &usize| {
@@ -145,6 +194,8 @@ fn bad() -> Vec<(&'static str, Vec<u8>)> {
         ("flip-in-map", with(&closed, &[map as usize + 20])),
         ("flip-in-unit", with(&closed, &[unit])),
         ("flip-in-usage", with(&closed, &[usage as usize + 17])),
+        ("flip-in-snapshots", with(&kept, &[list + 17])),
+        ("flip-in-snapshot", with(&kept, &[entry(1) + 20])),
         ("cut", closed[..closed.len() - 1].to_vec()),
         ("cut-in-superblocks", closed[..10_000].to_vec()),
         ("newest-superblock-lost", with(&stopped, &[last + 30, last + 8192 + 30])),
@@ -161,7 +212,7 @@ fn good_volumes_hold_what_their_manifests_say() {
             let path = folder.join(name).with_extension("fiche");
             if !path.exists() {
                 let volume = Volume::open(TracedDevice::holding(bytes.clone())).unwrap();
-                fs::write(path.with_extension("blocks"), manifest(&content_of(&volume))).unwrap();
+                fs::write(path.with_extension("blocks"), manifest_of(volume)).unwrap();
                 fs::write(path, bytes).unwrap();
             }
         }
@@ -176,16 +227,31 @@ fn good_volumes_hold_what_their_manifests_say() {
         let told = fs::read_to_string(path.with_extension("blocks")).unwrap();
         let volume = Volume::open(device.clone()).unwrap();
         check(&volume);
-        assert_eq!(manifest(&content_of(&volume)), told, "{}", path.display());
+        let device = TracedDevice::holding(device.bytes());
+        assert_eq!(manifest_of(volume), told, "{}", path.display());
+        let volume = Volume::open(device.clone()).unwrap();
         // And when it was written on.
         fill(&volume, 99, 30);
-        let after = manifest(&content_of(&volume));
-        drop(volume);
+        let after = manifest_of(volume);
         let (volume, _) = Volume::repair(device).unwrap();
-        assert_eq!(manifest(&content_of(&volume)), after, "{}", path.display());
+        assert_eq!(manifest_of(volume), after, "{}", path.display());
         found += 1;
     }
     assert!(found >= 9, "{found} golden volumes");
+}
+
+/// Of a volume, and of its snapshots.
+fn manifest_of(volume: Volume) -> String {
+    let mut text = manifest(&content_of(&volume));
+    let volume = Arc::new(volume);
+    for info in volume.snapshots() {
+        let snapshot = volume.snapshot(&info.name).unwrap();
+        let mut bytes = vec![0; snapshot.len() as usize];
+        snapshot.read_at(0, &mut bytes).unwrap();
+        writeln!(text, "snapshot {}", info.name).unwrap();
+        text += &manifest(&bytes);
+    }
+    text
 }
 
 /// All of a volume, but for the middle of one that is very long, which is zero.
@@ -207,7 +273,7 @@ fn volumes_written_now_hold_what_the_golden_ones_do() {
     for (name, bytes) in good() {
         let volume = Volume::open(TracedDevice::holding(bytes)).unwrap();
         let told = fs::read_to_string(golden("v1").join(name).with_extension("blocks")).unwrap();
-        assert_eq!(manifest(&content_of(&volume)), told, "{name}");
+        assert_eq!(manifest_of(volume), told, "{name}");
     }
 }
 
