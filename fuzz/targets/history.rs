@@ -3,6 +3,7 @@
 #![no_main]
 
 use std::io::ErrorKind;
+use std::sync::Arc;
 
 use fiche::codec::Codec;
 use fiche::testing::{Crashes, Random, TracedDevice};
@@ -15,6 +16,7 @@ const SEGMENT: u64 = 1 << 16;
 const MOST_BLOCKS: u64 = 1200;
 /// An image is copied for each.
 const MOST_CRASHES: usize = 4;
+const MOST_SNAPSHOTS: usize = 3;
 
 fn digest(block: &[u8]) -> u64 {
     let words = block.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
@@ -44,6 +46,8 @@ struct Promises {
     from: usize,
     /// After so many things the blocks had these digests.
     states: Vec<Vec<u64>>,
+    /// And there were these snapshots.
+    kept: Vec<Vec<Kept>>,
     /// Steps of the device when the thing of this number was begun.
     begun: Vec<usize>,
     /// Steps when something that makes all durable returned, and how many things were done before it.
@@ -51,19 +55,23 @@ struct Promises {
 }
 
 impl Promises {
-    fn new(image: Vec<u8>, from: usize, model: &[u8]) -> Promises {
+    fn new(image: Vec<u8>, from: usize, model: &[u8], kept: &[Kept]) -> Promises {
         let states = vec![model.chunks_exact(BLOCK).map(digest).collect()];
-        Promises { image, from, states, begun: Vec::new(), flushed: Vec::new() }
+        let kept = vec![kept.to_vec()];
+        Promises { image, from, states, kept, begun: Vec::new(), flushed: Vec::new() }
     }
 
     /// Whether this may be there after so many steps.
-    fn allow(&self, found: &[u64], steps: usize) -> bool {
+    fn allow(&self, found: &[u64], kept: &[Kept], steps: usize) -> bool {
         let promised = self.flushed.iter().rev().find(|flush| flush.0 <= steps).map_or(0, |f| f.1);
         let begun = self.begun.iter().take_while(|&&begun| begun < steps).count().max(promised);
         // Of the last one a part may be there, each block as before or as after it; but no part of a length.
         (promised..=begun).any(|k| {
             let (state, next) = (&self.states[k], self.states.get(k + 1).filter(|_| k < begun));
             let next = next.unwrap_or(state);
+            if kept != self.kept[k] && (k == begun || kept != self.kept[k + 1]) {
+                return false;
+            }
             let is_either = |i: usize| found[i] == state[i] || found[i] == next[i];
             match state.len() == next.len() {
                 true => found.len() == state.len() && (0..found.len()).all(is_either),
@@ -73,16 +81,42 @@ impl Promises {
     }
 }
 
+/// The name of a snapshot, and a digest of what it holds.
+type Kept = (String, u64);
+
+fn of_snapshot(bytes: &[u8]) -> u64 {
+    bytes
+        .chunks_exact(BLOCK)
+        .map(digest)
+        .fold(3, |sum, digest| (sum ^ digest).wrapping_mul(0x9E37_79B9))
+}
+
+/// What is found of the snapshots of a volume.
+fn kept_of(volume: &Arc<Volume>) -> Vec<Kept> {
+    let mut kept = Vec::new();
+    for info in volume.snapshots() {
+        let snapshot = volume.snapshot(&info.name).expect("one that is listed");
+        let mut bytes = vec![0xAA; snapshot.len() as usize];
+        snapshot.read_at(0, &mut bytes).expect("reading all of a snapshot");
+        kept.push((info.name, of_snapshot(&bytes)));
+    }
+    kept
+}
+
 struct History {
     device: TracedDevice,
     /// There is none for a moment only.
-    volume: Option<Volume>,
+    volume: Option<Arc<Volume>>,
     model: Vec<u8>,
+    kept: Vec<Kept>,
+    /// What each held.
+    contents: Vec<(String, Vec<u8>)>,
+    taken: usize,
     promises: Promises,
 }
 
 impl History {
-    fn volume(&self) -> &Volume {
+    fn volume(&self) -> &Arc<Volume> {
         self.volume.as_ref().expect("one that is open")
     }
 
@@ -93,11 +127,53 @@ impl History {
     /// What was begun has made of the model what it is; of the blocks only these may have changed.
     fn end(&mut self, blocks: std::ops::Range<usize>) {
         let mut state = self.promises.states.last().expect("the first one").clone();
+        state.truncate(self.model.len() / BLOCK);
         state.resize(self.model.len() / BLOCK, digest(&[0; BLOCK]));
         for block in blocks {
             state[block] = digest(&self.model[block * BLOCK..][..BLOCK]);
         }
         self.promises.states.push(state);
+        self.promises.kept.push(self.kept.clone());
+    }
+
+    fn snapshot(&mut self, what: u8) {
+        let which = usize::from(what / 8);
+        let mut is_done = true;
+        self.begin();
+        if what % 8 < 4 && self.kept.len() < MOST_SNAPSHOTS {
+            self.taken += 1;
+            let name = self.taken.to_string();
+            is_done = has_room(self.volume().take_snapshot(&name));
+            if is_done {
+                self.kept.push((name.clone(), of_snapshot(&self.model)));
+                self.contents.push((name, self.model.clone()));
+            }
+        } else if self.kept.is_empty() {
+            is_done = false;
+            assert!(self.volume().delete_snapshot("none").is_err());
+        } else if what % 8 < 7 {
+            let (name, _) = self.kept.remove(which % self.kept.len());
+            // There is always room to give some back.
+            self.volume().delete_snapshot(&name).expect("deleting a snapshot");
+        } else {
+            let (name, _) = &self.kept[which % self.kept.len()];
+            let content = self.contents.iter().find(|(other, _)| other == name);
+            // Those that were there before the machine stopped are known by their digests alone.
+            if let Some((name, bytes)) = content.cloned() {
+                self.volume().restore_snapshot(&name).expect("restoring a snapshot");
+                self.model = bytes;
+                let state = self.model.chunks_exact(BLOCK).map(digest).collect();
+                self.promises.states.push(state);
+                self.promises.kept.push(self.kept.clone());
+                self.is_durable();
+                return;
+            }
+            is_done = false;
+        }
+        self.end(0..0);
+        if is_done {
+            self.is_durable();
+        }
     }
 
     fn is_durable(&mut self) {
@@ -133,7 +209,7 @@ impl History {
     /// Opens what is on the device: with no room for anything else there is still enough for that.
     fn reopen(&mut self) {
         drop(self.volume.take());
-        self.volume = Some(Volume::open(self.device.clone()).expect("opening"));
+        self.volume = Some(Arc::new(Volume::open(self.device.clone()).expect("opening")));
     }
 
     fn resize(&mut self, blocks: u64) {
@@ -170,10 +246,13 @@ impl History {
         trace[promises.from..steps].iter().for_each(|step| crashes.step(step));
         let image = crashes.one(random);
         self.device = TracedDevice::holding(image.clone());
-        self.volume = Some(Volume::open(self.device.clone()).expect("opening after a crash"));
+        let volume = Volume::open(self.device.clone()).expect("opening after a crash");
+        self.volume = Some(Arc::new(volume));
         self.model = whole(self.volume());
-        let after = Promises::new(image, 0, &self.model);
-        assert!(self.promises.allow(&after.states[0], steps), "what is there was never promised");
+        self.kept = kept_of(self.volume());
+        let after = Promises::new(image, 0, &self.model, &self.kept);
+        let is_promised = self.promises.allow(&after.states[0], &self.kept, steps);
+        assert!(is_promised, "what is there was never promised");
         // It goes on from there, and opening it may be what is cut off next.
         self.promises = after;
         self.check();
@@ -182,6 +261,7 @@ impl History {
     fn check(&self) {
         let checked = self.volume().check().expect("checking");
         assert!(checked.is_whole(), "{checked:?}");
+        assert!(kept_of(self.volume()) == self.kept, "a snapshot is something else");
     }
 }
 
@@ -200,8 +280,10 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let device = TracedDevice::default();
     let volume = Volume::create(device.clone(), options).expect("a volume");
     let model = vec![0; blocks as usize * BLOCK];
-    let promises = Promises::new(device.bytes(), device.len_of_trace(), &model);
-    let mut history = History { device, volume: Some(volume), model, promises };
+    let promises = Promises::new(device.bytes(), device.len_of_trace(), &model, &[]);
+    let volume = Some(Arc::new(volume));
+    let (kept, contents) = (Vec::new(), Vec::new());
+    let mut history = History { device, volume, model, kept, contents, taken: 0, promises };
     let mut random = Random(u64::from(*how));
     let mut crashes = 0;
     for ask in asks.chunks_exact(5).take(150) {
@@ -250,6 +332,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
                 }
                 history.end(0..0);
             }
+            11 => history.snapshot(value),
             5 => {
                 let blocks = 1 + place as u64 % MOST_BLOCKS;
                 let end = blocks as usize * BLOCK;

@@ -2,7 +2,7 @@
 //! so that what they would have caught is caught by what reads it. And what is asked of a real one, against an array.
 #![no_main]
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use crc_fast::{CrcAlgorithm, checksum};
 use fiche::codec::Codec;
@@ -67,7 +67,7 @@ fn seal(bytes: &mut [u8]) {
     }
 }
 
-/// Some real ones: closed, with a log to be read, cleaned, with maps of one level and of two.
+/// Some real ones: closed, with a log to be read, cleaned, with maps of one level and of two, with snapshots.
 fn real() -> &'static [Vec<u8>] {
     static REAL: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     REAL.get_or_init(|| {
@@ -91,6 +91,9 @@ fn real() -> &'static [Vec<u8>] {
                     _ => volume.write_at(at, &random.text(2 * BLOCK)),
                 }
                 .expect("writing");
+                if writes < 50 && i % 12 == 11 {
+                    volume.take_snapshot(&i.to_string()).expect("a snapshot");
+                }
             }
             volume.flush().expect("flushing");
             let stopped = device.bytes();
@@ -127,6 +130,21 @@ fn graft(bytes: &mut Vec<u8>, content: &[u8], level: u8) {
     }
 }
 
+fn use_snapshots(volume: &Arc<Volume>) {
+    let _ = volume.take_snapshot("now");
+    for info in volume.snapshots().into_iter().take(8) {
+        if let Ok(snapshot) = volume.snapshot(&info.name) {
+            let mut buf = vec![0; snapshot.len().min(1 << 20) as usize];
+            let _ = snapshot.read_at(0, &mut buf);
+            let _ = snapshot.run_at(snapshot.len() / 2);
+        }
+    }
+    let names: Vec<String> = volume.snapshots().into_iter().map(|info| info.name).collect();
+    let _ = names.first().map(|name| volume.restore_snapshot(name));
+    let _ = volume.check();
+    let _ = names.last().map(|name| volume.delete_snapshot(name));
+}
+
 fn use_all(volume: &Volume) {
     let len = volume.len();
     let mut buf = vec![0; len.min(1 << 20) as usize];
@@ -157,7 +175,7 @@ fn made_up(bytes: &[u8]) {
         graft(&mut image, rest, which >> 5);
     }
     // Where values are: in superblocks, heads and what is behind them.
-    let mut places: Vec<usize> = SUPERBLOCKS.iter().flat_map(|&at| at + 16..at + 80).collect();
+    let mut places: Vec<usize> = SUPERBLOCKS.iter().flat_map(|&at| at + 16..at + 96).collect();
     for (at, fragments) in extents(&image) {
         places.extend(at + 4..at + 24);
         places.extend(fragments.iter().flat_map(|&(from, to)| from + 4..to.min(from + 40)));
@@ -177,6 +195,8 @@ fn made_up(bytes: &[u8]) {
         };
         let Ok(volume) = opened else { continue };
         use_all(&volume);
+        let volume = Arc::new(volume);
+        use_snapshots(&volume);
         drop(volume);
         if let Ok(volume) = Volume::open(device) {
             let _ = volume.check();

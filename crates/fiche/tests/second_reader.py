@@ -2701,10 +2701,12 @@ def read_superblock(file: BinaryIO, size: int, superblock: Cursor) -> Volume:
     tag, generation, blocks = superblock.take(4), superblock.fixed(8), superblock.fixed(8)
     even = superblock.position in SUPERBLOCKS[::2]
     superblock.require((generation % 2 == 0) == even, "place of the generation")
+    superblock.require(generation <= 1 << 39, "generation")
     superblock.require(1 <= blocks <= 1 << 40, "length of the device")
     bits, codec, _, unit = (superblock.fixed(1) for _ in range(4))
     superblock.require(16 <= bits <= 26, "length of a segment")
     superblock.require(codec <= 3 and 1 <= unit <= LONGEST_UNIT, "how new units are stored")
+    superblock.require(2 * unit * DEVICE_BLOCK <= 1 << bits, "length of units")
     most, segments, reserved = (superblock.fixed(4) for _ in range(3))
     superblock.require(1 < segments <= most and segments << bits <= size, "count of segments")
     volume = Volume(file, size, tag, blocks, bits, most, segments,

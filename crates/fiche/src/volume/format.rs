@@ -19,12 +19,12 @@
 //! | 0 | 8 | magic | `66 69 63 68 65 76 6F 6C` |
 //! | 8 | 4 | checksum | CRC-32C of its position in the file as 8 bytes and then of bytes 12 to 119 |
 //! | 12 | 4 | tag | of the volume: any number; part of all other checksums |
-//! | 16 | 8 | generation | the superblock of the larger one counts |
+//! | 16 | 8 | generation | the superblock of the larger one counts; up to 2^39 |
 //! | 24 | 8 | blocks | of 4096 bytes, that the device has: 1 to 2^40 |
 //! | 32 | 1 | segment bits | segments are 2 to the power of this many bytes long: 16 to 26 |
 //! | 33 | 1 | codec | in which new units are stored: numbers as under "Codecs"; 0 to 3 |
 //! | 34 | 1 | level | of it, signed |
-//! | 35 | 1 | unit | how many blocks a new unit has at most: 1 to 32 |
+//! | 35 | 1 | unit | how many blocks a new unit has at most: 1 to 32, half of a segment at most |
 //! | 36 | 4 | most segments | how many there may be: at most as many as positions of 5 bytes reach, and no less than segments |
 //! | 40 | 4 | segments | how many there were, with segment 0; the log may have gone on in others since |
 //! | 44 | 4 | reserved | zero |
@@ -129,6 +129,8 @@ pub(super) const FAN_BITS: u32 = FAN.ilog2();
 pub(super) const ENTRY: usize = 5;
 pub(super) const ENTRY_BITS: u32 = 8 * ENTRY as u32;
 pub(super) const MAX_BLOCKS: u64 = 1 << 40;
+/// A snapshot has the number of its superblock, in the room of that of a block.
+const MAX_GENERATION: u64 = 1 << 39;
 pub(super) const SUPERBLOCK_LEN: usize = 120;
 /// Each twice, so that damage to one does not lead back to an older one; in sectors of their own.
 pub(super) const SUPERBLOCKS: [[u64; 2]; 2] = [[4096, 12_288], [8192, 16_384]];
@@ -228,7 +230,9 @@ impl Superblock {
         let end = || u64::from(self.segments) << self.segment_bits;
         SEGMENT_BITS.contains(&self.segment_bits)
             && (1..=MAX_BLOCKS).contains(&self.blocks)
+            && self.generation <= MAX_GENERATION
             && (1..=MAX_UNIT).contains(&usize::from(self.unit))
+            && usize::from(self.unit) * BLOCK * 2 <= 1 << self.segment_bits
             && self.codec.check_level(self.level.into()).is_ok()
             && (1..=self.most_segments).contains(&self.segments)
             && end() <= ALIGN << ENTRY_BITS
