@@ -110,7 +110,9 @@ where
     let done = match method {
         "PUT" if may => volume.take_snapshot(name).map(|()| String::new()),
         "DELETE" if may => volume.delete_snapshot(name).map(|()| String::new()),
-        "PUT" | "DELETE" => Err(fiche::Error::Invalid { what: "that is not done for everybody".into() }),
+        "PUT" | "DELETE" => {
+            Err(fiche::Error::Invalid { what: "that is not done for everybody".into() })
+        }
         _ => Ok(metrics(&volume)),
     };
     drop(volume);

@@ -177,8 +177,7 @@ fn snapshots_are_taken_read_and_deleted_while_a_volume_is_written() {
         "there is a snapshot empty already",
     );
     let list = ok(&place, &["volume", "snapshot", "list", "disk"]);
-    let names: Vec<&str> =
-        list.lines().map(|line| line.split("held  ").nth(1).unwrap()).collect();
+    let names: Vec<&str> = list.lines().map(|line| line.split("held  ").nth(1).unwrap()).collect();
     assert_eq!(names, ["empty", "before the change"], "{list}");
     // Clients see it as it was, and the volume as it is.
     let old = ["read -P 1 1M 3M", "read -P 2 8M 64K", "read -P 0 0 1M"];

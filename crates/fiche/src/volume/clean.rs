@@ -44,6 +44,11 @@ impl Victim {
     pub fn segment(&self) -> u32 {
         self.segment
     }
+
+    /// Those that are still to be looked at.
+    pub fn next_fragments(&self) -> impl Iterator<Item = &FragmentHead> {
+        self.fragments[self.next..].iter().map(|(_, head)| head)
+    }
 }
 
 impl Volume {
@@ -100,10 +105,7 @@ impl Volume {
             log.space.set_done(segment, false);
             return Ok(true);
         }
-        if log.space.heads[Stream::Cold as usize] == 0 {
-            self.begin(log, Stream::Cold)?;
-            self.checkpoint(log)?;
-        }
+        self.begin_cold(log)?;
         let start = u64::from(segment) << self.bits;
         let (mut moved, before) = (Draft::default(), self.counts.moved());
         while let Some((at, head)) = fragments.get(victim.next) {
@@ -126,7 +128,15 @@ impl Volume {
         Ok(is_done)
     }
 
-    fn put_moved(&self, log: &mut Log, moved: Draft) -> Result<()> {
+    /// Makes sure that there is somewhere to move to.
+    pub(super) fn begin_cold(&self, log: &mut Log) -> Result<()> {
+        match log.space.heads[Stream::Cold as usize] {
+            0 => self.begin(log, Stream::Cold).and_then(|()| self.checkpoint(log)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn put_moved(&self, log: &mut Log, moved: Draft) -> Result<()> {
         self.counts.moved_len.add(moved.bytes.len() as u64);
         self.put(log, Stream::Cold, moved)
     }

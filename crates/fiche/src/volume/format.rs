@@ -386,9 +386,11 @@ impl FragmentHead {
             Kind::Unit(_) => (1..=MAX_UNIT as u32).contains(&count) && len > 0,
             Kind::Pattern => (1..=MAX_PATTERN as u32).contains(&count) && len == 8,
             Kind::Zeros => count > 0 && len == 0,
-            Kind::Node | Kind::UsagePage | Kind::UsageRoot | Kind::Snapshot | Kind::SnapshotRoot => {
-                count > 0
-            }
+            Kind::Node
+            | Kind::UsagePage
+            | Kind::UsageRoot
+            | Kind::Snapshot
+            | Kind::SnapshotRoot => count > 0,
         };
         match is_sound && len as usize <= MAX_EXTENT {
             true => Ok(FragmentHead { block, count, len, kind, checksum }),

@@ -317,7 +317,11 @@ impl Volume {
     }
 
     /// The same, and what is stored is kept as a snapshot.
-    pub(super) fn checkpoint_taking(&self, log: &mut Log, taking: Option<Taking<'_>>) -> Result<()> {
+    pub(super) fn checkpoint_taking(
+        &self,
+        log: &mut Log,
+        taking: Option<Taking<'_>>,
+    ) -> Result<()> {
         self.settle(log, true)?;
         let stored = self.store(log, taking)?;
         let written = self.write_superblock(&stored.superblock);

@@ -40,6 +40,7 @@ pub(crate) mod format;
 mod log;
 mod map;
 mod open;
+mod pack;
 mod read;
 mod repair;
 mod room;
@@ -181,7 +182,9 @@ impl ReadAt for Volume {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         within(offset, buf.len(), self.len())?;
         let len = buf.len() as u64;
-        self.counts.reads.run(len, || self.with_work(|work| self.read(&self.view, offset, buf, work)))
+        self.counts
+            .reads
+            .run(len, || self.with_work(|work| self.read(&self.view, offset, buf, work)))
     }
 
     fn run_at(&self, offset: u64) -> Result<(u64, bool)> {

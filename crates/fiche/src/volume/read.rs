@@ -16,11 +16,21 @@ const AT_A_TIME: usize = 1024;
 
 /// Where a block lies.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Place {
+pub(super) struct Place {
     /// In eighths; 0 for zeros.
     entry: u64,
     /// The turn of the log that led to its segment: there may be something else later.
     turn: u64,
+}
+
+impl Place {
+    pub fn is_zeros(self) -> bool {
+        self.entry == 0
+    }
+
+    pub fn segment(self, bits: u8) -> u32 {
+        ((self.entry * ALIGN) >> bits) as u32
+    }
 }
 
 /// A unit of which a part was read: others may be read next.
@@ -80,7 +90,7 @@ impl Volume {
     }
 
     /// Where each of these blocks lies.
-    fn places(&self, view: &View, first: u64, count: usize) -> Result<Vec<Place>> {
+    pub(super) fn places(&self, view: &View, first: u64, count: usize) -> Result<Vec<Place>> {
         let load = self.load();
         let mut map = locked(&view.map);
         map.shrink(self.memory);
@@ -94,13 +104,7 @@ impl Volume {
         (first..first + count as u64).map(place).collect()
     }
 
-    fn read_blocks(
-        &self,
-        view: &View,
-        first: u64,
-        buf: &mut [u8],
-        work: &mut Work,
-    ) -> Result<()> {
+    fn read_blocks(&self, view: &View, first: u64, buf: &mut [u8], work: &mut Work) -> Result<()> {
         let places = self.places(view, first, buf.len() / BLOCK)?;
         let runs: Vec<&[Place]> = places.chunk_by(|a, b| a == b).collect();
         let mut bytes = std::mem::take(&mut work.together);

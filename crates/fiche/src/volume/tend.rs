@@ -36,7 +36,7 @@ impl Volume {
     /// Does a little of what is due beside the requests, in as much time as some of them take. Where room becomes short it cleans segments: as many
     /// bytes as keep up with what is written, more the less room is left, so that no write has to wait
     /// for a segment. If `is_idle`, since nobody asked for anything for a while, also such that are not needed yet, until
-    /// nearly all that is stored is needed; then it stores the map, and gives back the room of those that are free. Returns whether there
+    /// nearly all that is stored is needed, and puts blocks that were written one by one together into units, compressed harder; then it stores the map, and gives back the room of those that are free. Returns whether there
     /// is more to do now.
     ///
     /// Without it a write that finds no room cleans by itself, and nothing is given back but by [`trim`](Volume::trim). Usually
@@ -50,9 +50,8 @@ impl Volume {
         if tender.victim.is_none() && !self.find_due(&mut tender, is_idle)? {
             return Ok(false);
         }
-        if tender.victim.is_none() {
-            return Ok(true);
-        }
+        let Some(victim) = &tender.victim else { return Ok(true) };
+        let packed = if is_idle { self.pack(victim, AT_A_TIME) } else { Vec::new() };
         let mut log = locked(&self.log);
         let most = match is_idle {
             true => AT_A_TIME,
@@ -61,6 +60,10 @@ impl Volume {
         let least = self.least(&log);
         if most == 0 || log.space.available() < least {
             return Ok(false);
+        }
+        if !packed.is_empty() {
+            self.begin_cold(&mut log)?;
+            self.put_packed(&mut log, packed, least)?;
         }
         if let Some(victim) = &mut tender.victim {
             let before = self.moved();

@@ -113,10 +113,8 @@ impl Recorded {
         let mut state = digests(&self.model);
         state.extend(self.snapshots.iter().map(|(_, digest)| digest));
         self.history.states.push(state);
-        let is_durable = matches!(
-            ask,
-            Ask::Flush | Ask::Resize(_) | Ask::Trim | Ask::Take(_) | Ask::Forget(_)
-        );
+        let is_durable =
+            matches!(ask, Ask::Flush | Ask::Resize(_) | Ask::Trim | Ask::Take(_) | Ask::Forget(_));
         if is_durable {
             self.set_flushed();
         }
@@ -180,8 +178,8 @@ impl Recorded {
                 let end = random.below(trace.len() as u64 + 1) as usize;
                 trace[..end].iter().for_each(|step| second.step(step));
                 let found = TracedDevice::holding(second.one(random));
-                let recovered = Volume::open(found)
-                    .unwrap_or_else(|error| panic!("twice at {steps}: {error}"));
+                let recovered =
+                    Volume::open(found).unwrap_or_else(|error| panic!("twice at {steps}: {error}"));
                 let recovered = Arc::new(recovered);
                 let again = self.history.judge(&state(&recovered), steps);
                 assert!(again.is_ok_and(|again| again == k), "twice at {steps}");

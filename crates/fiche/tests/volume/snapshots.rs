@@ -287,6 +287,32 @@ fn many_snapshots_take_what_differs() {
 }
 
 #[test]
+fn segments_that_hold_nothing_but_what_is_told_of_snapshots_are_cleaned() {
+    let blocks = 100u64;
+    let device = TracedDevice::default();
+    let options = Options::new(blocks * BLOCK as u64).segment_bits(16).codec(Codec::Copy);
+    let volume = Arc::new(Volume::create(device.clone(), options).unwrap());
+    let mut random = Random(5);
+    for i in 0..12 {
+        // Of nothing, in the middle of what is gone later.
+        volume.write_at(0, &random.bytes(blocks as usize * BLOCK)).unwrap();
+        volume.discard_at(0, blocks * BLOCK as u64).unwrap();
+        volume.take_snapshot(&i.to_string()).unwrap();
+    }
+    while volume.tend(true).unwrap() {}
+    let stats = volume.stats();
+    assert!(stats.used_segments <= 5 && stats.held_segments == 0, "{stats:?}");
+    for i in 0..12 {
+        let bytes = snapshot_of(&volume, &i.to_string());
+        assert!(bytes.iter().all(|&byte| byte == 0));
+    }
+    drop(volume);
+    let volume = Arc::new(Volume::open(device).unwrap());
+    assert_eq!(names(&volume).len(), 12);
+    check(&volume);
+}
+
+#[test]
 fn a_damaged_map_is_made_anew_and_snapshots_stay() {
     let device = TracedDevice::default();
     let blocks = 300u64;

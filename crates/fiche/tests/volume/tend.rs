@@ -159,6 +159,90 @@ fn a_thread_tends_while_others_read_and_write() {
     check(&volume);
 }
 
+/// Blocks of which four have most in common, and each something of its own.
+struct Alike {
+    common: Vec<u8>,
+    random: Random,
+}
+
+impl Alike {
+    fn new(blocks: u64) -> Alike {
+        let mut random = Random(77);
+        Alike { common: random.bytes(blocks as usize / 4 * 2000), random }
+    }
+
+    fn block(&mut self, block: u64) -> Vec<u8> {
+        let mut bytes = self.common[block as usize / 4 * 2000..][..2000].to_vec();
+        bytes.extend(self.random.bytes(400));
+        bytes.resize(BLOCK, b' ');
+        bytes
+    }
+}
+
+#[test]
+fn blocks_that_were_written_one_by_one_are_packed_as_if_they_had_been_written_together() {
+    for codec in [Codec::Zstd, Codec::Lz4, Codec::Deflate] {
+        let blocks = 2000u64;
+        let device = TracedDevice::default();
+        let options = Options::new(blocks * BLOCK as u64).segment_bits(16).codec(codec);
+        let volume = Volume::create(device.clone(), options.unit(4 * BLOCK)).unwrap();
+        let mut alike = Alike::new(blocks);
+        let mut model: Vec<u8> = (0..blocks).flat_map(|block| alike.block(block)).collect();
+        volume.write_at(0, &model).unwrap();
+        tend(&volume);
+        let fresh = volume.stats().stored_len();
+        let mut random = Random(3);
+        for i in 0..3 * blocks {
+            let block = if i < blocks { (i * 1237) % blocks } else { random.below(blocks) };
+            let bytes = alike.block(block);
+            volume.write_at(block * BLOCK as u64, &bytes).unwrap();
+            model[block as usize * BLOCK..][..BLOCK].copy_from_slice(&bytes);
+        }
+        let written = volume.stats().stored_len();
+        assert!(written > fresh * 3, "{codec:?}: {written} bytes, fresh {fresh}");
+        tend(&volume);
+        let after = volume.stats().stored_len();
+        assert!(after < fresh * 13 / 10, "{codec:?}: {after} bytes, fresh {fresh}");
+        assert!(whole(&volume) == model);
+        check(&volume);
+        // It stays so.
+        let moved = volume.stats().moved_len;
+        assert!(!volume.tend(true).unwrap());
+        assert_eq!(volume.stats().moved_len, moved);
+        let stopped = Volume::open(TracedDevice::holding(device.bytes())).unwrap();
+        assert!(whole(&stopped) == model);
+    }
+}
+
+#[test]
+fn what_is_written_while_it_is_packed_is_there() {
+    let blocks = 400u64;
+    let device = TracedDevice::default();
+    let options = Options::new(blocks * BLOCK as u64).segment_bits(16).codec(Codec::Lz4);
+    let volume = Arc::new(Volume::create(device.clone(), options).unwrap());
+    let mut alike = Alike::new(blocks);
+    let mut model: Vec<u8> = (0..blocks).flat_map(|block| alike.block(block)).collect();
+    volume.write_at(0, &model).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                volume.tend(true).unwrap();
+            }
+        });
+        let mut random = Random(3);
+        for _ in 0..20_000 {
+            let block = random.below(blocks);
+            let bytes = alike.block(block);
+            volume.write_at(block * BLOCK as u64, &bytes).unwrap();
+            model[block as usize * BLOCK..][..BLOCK].copy_from_slice(&bytes);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert!(whole(&volume) == model);
+    check(&volume);
+}
+
 type Hook = Box<dyn FnOnce() + Send>;
 
 /// A device on which something happens during the next barrier.
