@@ -2660,6 +2660,7 @@ class Fragment:
     count: int
     kind: int
     stored: bytes
+    checksum: bytes
 
     def require(self, condition: bool, what: str) -> None:
         require(condition, f"fragment: {what}", self.position)
@@ -2732,7 +2733,8 @@ def take_fragment(volume: Volume, cursor: Cursor) -> Fragment:
     position, checksum = cursor.here(), cursor.fixed(4)
     start = cursor.at
     block, count, length = cursor.fixed(5), cursor.fixed(3), cursor.fixed(3)
-    fragment = Fragment(position, block, count, cursor.fixed(1), cursor.take(length))
+    kind, stored = cursor.fixed(1), cursor.take(length)
+    fragment = Fragment(position, block, count, kind, stored, checksum.to_bytes(4, "little"))
     expected = crc32c(volume.tag + cursor.data[start:cursor.at])
     fragment.require(checksum == expected, "checksum")
     return fragment
@@ -2832,10 +2834,11 @@ def read_extent(volume: Volume, position: int, number: int) -> Extent | None:
     if count == 0:
         extent.require(length == 0 and 1 <= following < volume.most, "next segment")
         return Extent([], following << volume.bits)
-    extent.require(following == 0, "next segment")
     if position + EXTENT + length > volume.size:
         return None
     fragments = read_fragments(volume, position + EXTENT, length, count)
+    if fragments and following != crc32c(b"".join(it.checksum for it in fragments)):
+        return None
     return fragments and Extent(fragments, position + EXTENT + length)
 
 

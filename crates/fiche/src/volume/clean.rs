@@ -1,13 +1,15 @@
 //! The cleaner: what is still needed of a segment is appended again.
 
+use std::sync::MutexGuard;
+
 use crate::error::Result;
-use crate::volume::Volume;
 use crate::volume::format::{
     ALIGN, BLOCK, EXTENT_HEAD, ExtentHead, FRAGMENT_HEAD, FragmentHead, Kind, Stream,
 };
 use crate::volume::log::Log;
 use crate::volume::snapshot::Kept;
-use crate::volume::unit::{Draft, draft, unpack};
+use crate::volume::unit::{Draft, Part, draft, unpack};
+use crate::volume::{Volume, locked};
 
 /// The extents of a segment whose heads are right, from its start on: where the fragments of each lie in `bytes`, and how many.
 pub(super) fn extents<'a>(
@@ -29,11 +31,18 @@ pub(super) fn extents<'a>(
     })
 }
 
+/// Where what is moved goes: to the cold stream, unless somebody else is writing there.
+fn moves_to(log: &Log) -> Stream {
+    if log.is_claimed { Stream::Hot } else { Stream::Cold }
+}
+
 /// A segment that is being cleaned: what it holds was read, and some of it may have been moved by now.
 pub(super) struct Victim {
     segment: u32,
     /// The turn of the log that led there: if another did since, it holds something else.
     turn: u64,
+    /// What of it was needed at first, of 2^20.
+    part: u64,
     bytes: Vec<u8>,
     /// Where they lie in it; those from `next` on are still to be looked at.
     fragments: Vec<(usize, FragmentHead)>,
@@ -43,6 +52,10 @@ pub(super) struct Victim {
 impl Victim {
     pub fn segment(&self) -> u32 {
         self.segment
+    }
+
+    pub fn part(&self) -> u64 {
+        self.part
     }
 
     /// Those that are still to be looked at.
@@ -65,8 +78,8 @@ impl Volume {
     /// Marks a segment as one that is being cleaned, so that nobody else does it.
     pub(super) fn choose(&self, log: &mut Log, segment: u32) -> Victim {
         log.space.set_chosen(segment);
-        let turn = self.map().turn_of(segment);
-        Victim { segment, turn, bytes: Vec::new(), fragments: Vec::new(), next: 0 }
+        let (turn, part) = (self.map().turn_of(segment), log.space.part(segment));
+        Victim { segment, turn, part, bytes: Vec::new(), fragments: Vec::new(), next: 0 }
     }
 
     /// Reads it, for which nobody else has to wait. `None` where it cannot be read: what is there may still be read piece by piece,
@@ -138,7 +151,90 @@ impl Volume {
 
     pub(super) fn put_moved(&self, log: &mut Log, moved: Draft) -> Result<()> {
         self.counts.moved_len.add(moved.bytes.len() as u64);
-        self.put(log, Stream::Cold, moved)
+        self.put(log, moves_to(log), moved)
+    }
+
+    /// Moves the next fragments of a segment that are needed whole, up to an extent of them, and writes them while nobody has to wait. How many bytes; none where what comes
+    /// next is needed in part, is something else than blocks, or has no room where the cold stream goes on: that is for
+    /// [`move_some`](Volume::move_some).
+    pub(super) fn move_beside<'a>(
+        &'a self,
+        log: MutexGuard<'a, Log>,
+        victim: &mut Victim,
+    ) -> Result<(MutexGuard<'a, Log>, u64)> {
+        drop(log);
+        let start = u64::from(victim.segment) << self.bits;
+        let (mut moved, mut entries, mut next) = (Draft::default(), Vec::new(), victim.next);
+        for &(at, head) in &victim.fragments[victim.next..] {
+            let entry = (start + at as u64) / ALIGN;
+            let is_full = moved.is_full_for(head.len as usize, self.packing.extent);
+            let live = match head.kind {
+                Kind::Zeros => 0,
+                Kind::Unit(_) | Kind::Pattern if !is_full => self.count_live(&head, entry)?,
+                _ => break,
+            };
+            if live == head.count && head.verify(self.packing.tag, &victim.bytes[at..]) {
+                moved.push_whole(&head, &victim.bytes[at..][..head.stored_len()]);
+                entries.push(entry);
+            } else if live > 0 {
+                break;
+            }
+            next += 1;
+        }
+        let mut log = locked(&self.log);
+        if moved.parts.is_empty() {
+            victim.next = next;
+            return Ok((log, 0));
+        }
+        let Some(pos) = self.claim(&mut log, &moved) else { return Ok((log, 0)) };
+        drop(log);
+        let body = &moved.bytes[EXTENT_HEAD..];
+        let written = self.device.write_at(pos + EXTENT_HEAD as u64, body);
+        log = locked(&self.log);
+        log.is_claimed = false;
+        written.map_err(|error| self.poison(error))?;
+        self.check_poison()?;
+        if self.map().dirty >= self.most_dirty() {
+            self.checkpoint(&mut log)?;
+        }
+        // Others may have replaced some of it meanwhile, or a snapshot keeps it.
+        let is_other = self.map().turn_of(victim.segment) != victim.turn;
+        if is_other || log.space.is_held(victim.segment) || !self.is_at(&moved.parts, &entries)? {
+            return Ok((log, 0));
+        }
+        let len = moved.bytes.len() as u64;
+        self.counts.moved_len.add(len);
+        self.put_claimed(&mut log, moved)?;
+        victim.next = next;
+        Ok((log, len))
+    }
+
+    /// How many blocks of a fragment are where this entry leads.
+    fn count_live(&self, head: &FragmentHead, entry: u64) -> Result<u32> {
+        let (load, mut map, mut live) = (self.load(), self.map(), 0);
+        // The device may have become shorter than it reaches.
+        let end = (head.block + u64::from(head.count)).min(map.blocks());
+        for block in head.block..end {
+            live += u32::from(map.get(block, &load)? == entry);
+        }
+        Ok(live)
+    }
+
+    /// Whether all blocks of these parts are where the entry of each leads.
+    fn is_at(&self, parts: &[Part], entries: &[u64]) -> Result<bool> {
+        let (load, mut map) = (self.load(), self.map());
+        for (part, &entry) in parts.iter().zip(entries) {
+            let end = part.block + u64::from(part.count);
+            if end > map.blocks() {
+                return Ok(false);
+            }
+            for block in part.block..end {
+                if map.get(block, &load)? != entry {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// Adds what is needed of a fragment to what is moved.
@@ -216,7 +312,7 @@ impl Volume {
     fn move_on(&self, log: &mut Log, moved: &mut Draft, len: usize) -> Result<()> {
         // No room is left at the end of a segment where there is some for a fragment.
         let segment = 1usize << self.bits;
-        let left = segment - log.space.heads[Stream::Cold as usize] as usize % segment;
+        let left = segment - log.space.heads[moves_to(log) as usize] as usize % segment;
         let limit = self.packing.extent.min(left.saturating_sub(2 * EXTENT_HEAD));
         let is_full = moved.is_full_for(len, limit);
         // Small fragments of a segment may be of very many nodes.

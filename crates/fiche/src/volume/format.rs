@@ -50,7 +50,7 @@
 //! | 8 | 8 | number | one more than that of the extent that was written before, at either head |
 //! | 16 | 2 | fragments | how many; 0 in the last extent of a segment |
 //! | 18 | 2 | reserved | zero |
-//! | 20 | 4 | next segment | in the last extent of a segment: which one follows, less than the most segments there may be; else 0 |
+//! | 20 | 4 | link | in the last extent of a segment: which segment follows, less than the most there may be; in all others CRC-32C of the first four bytes of each fragment, its checksum, in their order |
 //!
 //! An extent lies within one segment, and so that there is room for the last one behind it. Fragments stand at multiples of eight bytes, and what is between them is zero. The extent behind one starts at the next
 //! multiple of eight.
@@ -269,7 +269,9 @@ pub(super) struct ExtentHead {
     pub len: u32,
     pub number: u64,
     pub fragments: u16,
-    pub next_segment: u32,
+    /// The next segment, or the checksum of the checksums of the fragments: an extent of which only the head was written is none, although there may be fragments
+    /// behind it, of what was there before.
+    pub link: u32,
 }
 
 impl ExtentHead {
@@ -278,13 +280,19 @@ impl ExtentHead {
         (pos + EXTENT_HEAD as u64 + u64::from(self.len)).next_multiple_of(ALIGN)
     }
 
+    /// Of fragments that begin at these places.
+    pub fn link_of(bytes: &[u8], places: impl Iterator<Item = usize>) -> u32 {
+        let checksums = places.filter_map(|at| bytes.get(at..at + 4));
+        crc32c_of(&checksums.collect::<Vec<_>>())
+    }
+
     pub fn put(&self, tag: u32, pos: u64) -> Vec<u8> {
         let mut rest = Vec::with_capacity(EXTENT_HEAD);
         rest.put_u32(self.len);
         rest.put_u64(self.number);
         rest.put_u16(self.fragments);
         rest.put_u16(0);
-        rest.put_u32(self.next_segment);
+        rest.put_u32(self.link);
         let mut bytes = Vec::with_capacity(EXTENT_HEAD);
         bytes.put_u32(crc32c_of(&[&tag.to_le_bytes(), &pos.to_le_bytes(), &rest]));
         bytes.put(&rest);
@@ -296,12 +304,12 @@ impl ExtentHead {
         let checksum = take.u32()?;
         let rest = take.clone().bytes(EXTENT_HEAD - 4)?;
         let (len, number, fragments) = (take.u32()?, take.u64()?, take.u16()?);
-        let (reserved, next_segment) = (take.u16()?, take.u32()?);
+        let (reserved, link) = (take.u16()?, take.u32()?);
         let is_right = checksum == crc32c_of(&[&tag.to_le_bytes(), &pos.to_le_bytes(), rest]);
         let is_link = fragments == 0 && len == 0;
-        let is_plain = fragments > 0 && len as usize <= MAX_EXTENT && next_segment == 0;
+        let is_plain = fragments > 0 && len as usize <= MAX_EXTENT;
         match is_right && reserved == 0 && (is_link || is_plain) {
-            true => Ok(ExtentHead { len, number, fragments, next_segment }),
+            true => Ok(ExtentHead { len, number, fragments, link }),
             false => Err(Error::Corrupt { what: "extent", at: Place::Pos(pos) }),
         }
     }
@@ -449,7 +457,7 @@ mod tests {
             let other = Superblock { heads: [5 << 22, second], ..superblock.clone() };
             assert_eq!(Superblock::parse(&other.put(4096), 4096).is_ok(), is_right, "{second:#x}");
         }
-        let head = ExtentHead { len: 96, number: 77, fragments: 2, next_segment: 0 };
+        let head = ExtentHead { len: 96, number: 77, fragments: 2, link: 5 };
         let extent = head.put(7, 1 << 22);
         assert_eq!(extent.len(), EXTENT_HEAD);
         assert_eq!(ExtentHead::parse(&extent, 7, 1 << 22).unwrap(), head);

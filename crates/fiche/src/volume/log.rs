@@ -36,6 +36,8 @@ pub(super) struct Log {
     pub snapshot_root: u64,
     /// Number of the next extent.
     pub next: u64,
+    /// Somebody writes behind the head of the cold stream: nobody else may.
+    pub is_claimed: bool,
     /// Bytes since the map was stored.
     pub since: u64,
     pub scratch: Scratch,
@@ -217,20 +219,58 @@ impl Volume {
             self.turn(log, stream)?;
         }
         let pos = log.space.heads[stream as usize];
+        self.finish(log, stream, draft, false)?;
+        Ok(pos)
+    }
+
+    /// Writes an extent to where its stream goes on, where it has room; or its head alone, if its fragments are there.
+    fn finish(
+        &self,
+        log: &mut Log,
+        stream: Stream,
+        draft: &mut Draft,
+        is_there: bool,
+    ) -> Result<()> {
+        let (pos, len) = (log.space.heads[stream as usize], draft.bytes.len() as u64);
         let head = ExtentHead {
             len: (draft.bytes.len() - EXTENT_HEAD) as u32,
             number: log.next,
             fragments: draft.parts.len() as u16,
-            next_segment: 0,
+            link: ExtentHead::link_of(&draft.bytes, draft.parts.iter().map(|part| part.at)),
         };
         draft.bytes[..EXTENT_HEAD].copy_from_slice(&head.put(self.packing.tag, pos));
-        self.device.write_at(pos, &draft.bytes).map_err(|error| self.poison(error))?;
-        log.space.heads[stream as usize] += draft.bytes.len() as u64;
+        let bytes = if is_there { &draft.bytes[..EXTENT_HEAD] } else { &draft.bytes[..] };
+        self.device.write_at(pos, bytes).map_err(|error| self.poison(error))?;
+        log.space.heads[stream as usize] += len;
         log.next += 1;
         self.appended.fetch_add(1, Ordering::Release);
-        log.since += draft.bytes.len() as u64;
-        self.counts.appended_len.add(draft.bytes.len() as u64);
-        Ok(pos)
+        log.since += len;
+        self.counts.appended_len.add(len);
+        Ok(())
+    }
+
+    /// Writes the fragments of an extent behind the head of the cold stream, for which nobody has to wait. Where the head was, or `None` if there is no room for them in its
+    /// segment, or somebody is doing so. From then on nobody else writes there before [`put_claimed`](Volume::put_claimed).
+    pub(super) fn claim(&self, log: &mut Log, draft: &Draft) -> Option<u64> {
+        let (pos, segment) = (log.space.heads[Stream::Cold as usize], 1u64 << self.bits);
+        let needed = (draft.bytes.len() + EXTENT_HEAD) as u64;
+        if log.is_claimed || pos == 0 || pos % segment + needed > segment {
+            return None;
+        }
+        log.is_claimed = true;
+        Some(pos)
+    }
+
+    /// Makes these fragments, which lie behind the head of the cold stream, an extent, and lets the map lead there.
+    pub(super) fn put_claimed(&self, log: &mut Log, mut draft: Draft) -> Result<()> {
+        let load = self.load();
+        for part in &draft.parts {
+            self.map().prepare(part.block, part.count.into(), &load)?;
+        }
+        let pos = log.space.heads[Stream::Cold as usize];
+        self.finish(log, Stream::Cold, &mut draft, true)?;
+        let poison = |_: &Error| self.is_poisoned.store(true, Ordering::Release);
+        self.apply(log, pos, &draft.parts).inspect_err(poison)
     }
 
     /// Ends the segment that a stream is written to, and goes on in another.
@@ -238,7 +278,7 @@ impl Volume {
         let segment = self.next_segment(log)?;
         let pos = log.space.heads[stream as usize];
         let number = log.next;
-        let link = ExtentHead { len: 0, number, fragments: 0, next_segment: segment };
+        let link = ExtentHead { len: 0, number, fragments: 0, link: segment };
         let written = self.device.write_at(pos, &link.put(self.packing.tag, pos));
         written.map_err(|error| self.poison(error))?;
         log.next += 1;

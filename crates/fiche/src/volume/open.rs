@@ -149,7 +149,7 @@ impl Next {
     /// Where the next one of its stream lies.
     fn end(&self, bits: u8) -> u64 {
         match self.head.fragments {
-            0 => u64::from(self.head.next_segment) << bits,
+            0 => u64::from(self.head.link) << bits,
             _ => self.head.end(self.pos),
         }
     }
@@ -214,6 +214,7 @@ impl Volume {
             snapshots: Vec::new(),
             snapshot_root: s.snapshots / ALIGN,
             next: s.next,
+            is_claimed: false,
             since: 0,
             scratch: Scratch::default(),
             superblock: s.clone(),
@@ -254,7 +255,7 @@ impl Volume {
             log.next += 1;
             log.since += 1;
             if head.fragments == 0 {
-                let segment = head.next_segment;
+                let segment = head.link;
                 // A log that comes back to where it was is none.
                 let is_new = seen.insert(segment) && segment > 0 && !log.space.is_head(segment);
                 if !is_new || u64::from(segment) >= u64::from(log.superblock.most_segments) {
@@ -350,9 +351,10 @@ impl Volume {
         }
         bytes.resize(len, 0);
         self.device.read_at(pos + EXTENT_HEAD as u64, &mut bytes[EXTENT_HEAD..])?;
-        let mut parts = Vec::new();
+        let (mut parts, mut places, mut is_inside) = (Vec::new(), Vec::new(), true);
         let mut at = EXTENT_HEAD;
         for _ in 0..head.fragments {
+            places.push(at);
             let fragment = bytes.get(at..).unwrap_or_default();
             let Ok(fragment_head) = FragmentHead::parse(fragment, pos + at as u64) else {
                 return Ok(None);
@@ -363,17 +365,17 @@ impl Volume {
             }
             // Nodes and usage are stored for a superblock that was not written any more.
             if matches!(kind, Kind::Unit(_) | Kind::Pattern | Kind::Zeros) {
-                if block + u64::from(count) > self.blocks() {
-                    return Err(Error::Corrupt {
-                        what: "fragment",
-                        at: Place::Pos(pos + at as u64),
-                    });
-                }
+                is_inside &= block + u64::from(count) <= self.blocks();
                 parts.push(Part { at, block, count, is_zeros: kind == Kind::Zeros });
             }
             at += fragment_head.stored_len();
         }
-        Ok((at == len).then_some((head, parts)))
+        let link = ExtentHead::link_of(bytes, places.into_iter());
+        let is_whole = at == len && (head.fragments == 0 || head.link == link);
+        match is_whole && !is_inside {
+            true => Err(Error::Corrupt { what: "extent", at: Place::Pos(pos) }),
+            false => Ok(is_whole.then_some((head, parts))),
+        }
     }
 }
 

@@ -76,19 +76,27 @@ impl Scan {
             };
             self.told.extents += 1;
             self.last = self.last.max(head.number);
-            let mut fragment_at = at + EXTENT_HEAD;
-            for _ in 0..head.fragments {
-                let fragment = bytes.get(fragment_at..).unwrap_or_default();
-                let Ok(fragment_head) = FragmentHead::parse(fragment, 0) else {
-                    self.told.damaged += 1;
-                    break;
-                };
-                let entry = (start + fragment_at as u64) / ALIGN;
+            let mut end = at + EXTENT_HEAD;
+            let places: Vec<usize> = std::iter::from_fn(|| {
+                let fragment = bytes.get(end..)?;
+                let place = end;
+                end += FragmentHead::parse(fragment, 0).ok()?.stored_len();
+                Some(place)
+            })
+            .take(head.fragments.into())
+            .collect();
+            // What is not of this extent was there before it.
+            let is_its = ExtentHead::link_of(bytes, places.iter().copied()) == head.link;
+            let found = if is_its { &places[..] } else { &[] };
+            self.told.damaged += u64::from(head.fragments) - found.len() as u64;
+            for &place in found {
+                let fragment = &bytes[place..];
+                let Ok(fragment_head) = FragmentHead::parse(fragment, 0) else { continue };
+                let entry = (start + place as u64) / ALIGN;
                 match fragment_head.verify(tag, fragment) {
                     true => self.fragment(&head, &fragment_head, fragment, entry, blocks),
                     false => self.told.damaged += 1,
                 }
-                fragment_at += fragment_head.stored_len();
             }
             at += (EXTENT_HEAD + head.len as usize).next_multiple_of(ALIGN as usize);
         }

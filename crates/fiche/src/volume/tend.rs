@@ -14,6 +14,8 @@ use crate::volume::{Volume, locked};
 
 /// Bytes that are moved before others have their turn.
 const AT_A_TIME: usize = 64 << 10;
+/// Less is not worth the trouble.
+const AT_LEAST: usize = 16 << 10;
 /// Segments that are cleaned before the map is stored for them, at most.
 const SOON: u32 = 16;
 /// Segments that are kept free beside those that have to be, at most.
@@ -58,15 +60,15 @@ impl Volume {
             false => self.credit(&log, &mut tender).min(AT_A_TIME as u64) as usize,
         };
         let least = self.least(&log);
-        if most == 0 || log.space.available() < least {
+        if most < AT_LEAST || log.space.available() < least {
             return Ok(false);
         }
-        if !packed.is_empty() {
-            self.begin_cold(&mut log)?;
-            self.put_packed(&mut log, packed, least)?;
-        }
+        self.begin_cold(&mut log)?;
+        self.put_packed(&mut log, packed, least)?;
         if let Some(victim) = &mut tender.victim {
             let before = self.moved();
+            let (mut log, moved) = self.move_beside(log, victim)?;
+            let most = if moved > 0 { 0 } else { most };
             let is_done = self.move_some(&mut log, victim, most)?;
             tender.credit = tender.credit.saturating_sub(self.moved() - before);
             if is_done {
@@ -133,11 +135,11 @@ impl Volume {
         let (low, high) = (self.least(log), self.enough(log));
         let missing = u64::from(high.saturating_sub(log.space.available()));
         let range = u64::from(high - low);
-        if missing * 4 >= range * 3 {
+        if missing * 5 >= range * 3 {
             tender.credit = u64::MAX;
             return tender.credit;
         }
-        let part = tender.victim.as_ref().map_or(0, |victim| log.space.part(victim.segment()));
+        let part = tender.victim.as_ref().map_or(0, Victim::part);
         let needed = new * part / ((1 << 20) - part).max(1);
         // Half to twice as much, and something where nothing is to be moved.
         let paid = needed / 2 + needed * 2 * missing / range + new / 8;

@@ -1,5 +1,7 @@
 //! Whenever the machine stops, and whatever the device does.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
 
 /// States that are looked at: `FICHE_CRASHES` asks for others.
@@ -217,19 +219,29 @@ fn anything(random: &mut Random) -> Recorded {
 
 /// Blocks of noise are written again and again where there is little room: segments are cleaned all the time, and written again.
 fn tight(random: &mut Random) -> Recorded {
-    let blocks = 200;
+    // Of noise, or so that fragments of a few blocks, all of one length, lie in one sector: of an extent that was cut off there may be what lay
+    // there before, whole.
+    let is_noise = random.below(2) == 0;
+    let (blocks, noise) = if is_noise { (200, BLOCK) } else { (2000, 300) };
+    let each = if is_noise { 1 } else { 12 };
     let device = TracedDevice::default();
-    let options = Options::new(blocks * BLOCK as u64).segment_bits(16).codec(Codec::Copy);
+    let codec = if is_noise { Codec::Copy } else { Codec::Lz4 };
+    let options = Options::new(blocks * BLOCK as u64).segment_bits(16).codec(codec);
     let with_snapshots = random.below(3) == 0;
     // Up to three of them and the volume itself, and what was not needed any more when they were taken.
     let room = if with_snapshots { 6 } else { 1 } * blocks * BLOCK as u64;
-    let room = room * (5 + random.below(4)) / 4 + (12 << 16);
+    let room = room * (5 + random.below(4)) / 4 * (noise as u64 + 40) / BLOCK as u64 + (14 << 16);
+    let room = room.max(23 << 16);
     let volume = Volume::create(device.clone(), options.unit(BLOCK).capacity(room)).unwrap();
     let mut recorded = Recorded::new(device, blocks);
     let flushes = [0, 1, 8][random.below(3) as usize];
     for i in 0..1200 {
-        let block = if i < blocks { i } else { random.below(blocks) };
-        let write = Ask::Write(block * BLOCK as u64, random.bytes(BLOCK));
+        let block = if i < blocks / each { i * each } else { random.below(blocks - each + 1) };
+        let mut bytes = vec![b' '; each as usize * BLOCK];
+        bytes
+            .chunks_mut(BLOCK)
+            .for_each(|block| block[..noise].copy_from_slice(&random.bytes(noise)));
+        let write = Ask::Write(block * BLOCK as u64, bytes);
         recorded.run(&volume, &write);
         match random.below(256) {
             n if n < flushes => recorded.run(&volume, &Ask::Flush),
@@ -239,8 +251,91 @@ fn tight(random: &mut Random) -> Recorded {
         }
     }
     let stats = volume.stats();
-    assert!(with_snapshots || stats.cleaned > stats.checkpoints * 2, "{stats:?}");
+    let least = if is_noise { stats.checkpoints * 2 } else { 3 };
+    assert!(with_snapshots || stats.cleaned > least, "{stats:?}");
     recorded
+}
+
+/// A device on which who tends takes long to write, so that others come in between.
+#[derive(Clone)]
+struct Slow(TracedDevice);
+
+impl Device for Slow {
+    fn len(&self) -> std::io::Result<u64> {
+        self.0.len()
+    }
+    fn read_at(&self, pos: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        self.0.read_at(pos, buf)
+    }
+    fn write_at(&self, pos: u64, bytes: &[u8]) -> std::io::Result<()> {
+        let pause = || {
+            if std::thread::current().name() == Some("tends") {
+                std::thread::sleep(std::time::Duration::from_micros(100));
+            }
+        };
+        pause();
+        self.0.write_at(pos, bytes)?;
+        pause();
+        Ok(())
+    }
+    fn allocate(&self, range: std::ops::Range<u64>) -> std::io::Result<()> {
+        self.0.allocate(range)
+    }
+    fn punch(&self, range: std::ops::Range<u64>) -> std::io::Result<()> {
+        self.0.punch(range)
+    }
+    fn sync(&self) -> std::io::Result<()> {
+        self.0.sync()
+    }
+}
+
+/// Blocks are written again and again while another thread tends the volume.
+fn beside(random: &mut Random) -> Recorded {
+    let blocks = 120;
+    let device = TracedDevice::default();
+    let codec = [Codec::Lz4, Codec::Copy][random.below(2) as usize];
+    let options = Options::new(blocks * BLOCK as u64).segment_bits(16).codec(codec);
+    let unit = [1, 4][random.below(2) as usize] * BLOCK;
+    let volume = Volume::create(Slow(device.clone()), options.unit(unit)).unwrap();
+    let volume = Arc::new(volume);
+    let mut recorded = Recorded::new(device, blocks);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let tend = || {
+            while !is_over.load(Ordering::Relaxed) {
+                volume.tend(true).unwrap();
+            }
+        };
+        std::thread::Builder::new().name("tends".into()).spawn_scoped(scope, tend).unwrap();
+        for _ in 0..500 {
+            let (at, count) = (random.below(blocks - 4), 1 + random.below(4) / 3);
+            let bytes = match codec {
+                Codec::Copy => random.bytes(count as usize * BLOCK),
+                _ => random.text(count as usize * BLOCK),
+            };
+            recorded.run(&volume, &Ask::Write(at * BLOCK as u64, bytes));
+            match random.below(40) {
+                0 => recorded.run(&volume, &Ask::Flush),
+                1 => recorded.snapshot(&volume, random),
+                2..10 => std::thread::sleep(std::time::Duration::from_micros(200)),
+                _ => {}
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert!(volume.stats().moved_len > 0);
+    recorded
+}
+
+#[test]
+fn whenever_the_machine_stops_while_another_thread_cleans_the_same_is_there() {
+    let (wanted, mut done, mut seed) = (wanted() / 4, 0, 0);
+    while done < wanted {
+        seed += 1;
+        let mut random = Random(10_000 + seed);
+        done += beside(&mut random).stop(3, &mut random).0;
+    }
+    println!("{done} crashes of {seed} histories");
 }
 
 #[test]
@@ -259,6 +354,31 @@ fn whenever_the_machine_stops_what_was_flushed_is_there_and_nothing_out_of_order
     }
     println!("{done} crashes of {seed} histories, {twice} of them twice");
     assert!(twice > 100 && seed >= 3);
+}
+
+#[test]
+fn an_extent_of_which_only_the_head_was_written_is_none_whatever_lies_behind_it() {
+    let device = TracedDevice::default();
+    let options = Options::new(40 * BLOCK as u64).segment_bits(16).codec(Codec::Copy);
+    let volume = Volume::create(device.clone(), options.unit(BLOCK)).unwrap();
+    let mut random = Random(1);
+    let [old, new, last] = [0, 0, 5].map(|block| {
+        let bytes = random.bytes(BLOCK);
+        volume.write_at(block * BLOCK as u64, &bytes).unwrap();
+        bytes
+    });
+    let mut image = device.bytes();
+    let place = |bytes: &[u8]| image.windows(BLOCK).position(|window| window == bytes).unwrap();
+    let (from, to) = (place(&old) - 16, place(&last) - 16);
+    // A fragment that was there before, whole: it is of the first block, as it was at first.
+    image.copy_within(from..from + 16 + BLOCK, to);
+    let opened = Volume::open(TracedDevice::holding(image.clone())).unwrap();
+    let found = whole(&opened);
+    assert!(found[..BLOCK] == new && found[BLOCK..].iter().all(|&byte| byte == 0));
+    // Nor does a repair take it for newer.
+    let (repaired, told) = Volume::repair(TracedDevice::holding(image)).unwrap();
+    assert!(whole(&repaired)[..BLOCK] == new);
+    assert_eq!(told.damaged, 1);
 }
 
 #[test]

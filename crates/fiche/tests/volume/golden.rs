@@ -113,20 +113,19 @@ fn good() -> Vec<(&'static str, Vec<u8>)> {
     drop(volume);
     // Segments to which the map of the superblock leads were written over, since the log says otherwise.
     let again = TracedDevice::default();
-    let options = codec(Codec::Copy, 1).capacity(60 * BLOCK as u64 + (26 << 16));
+    let options = small(150).codec(Codec::Copy).unit(BLOCK).capacity(24 << 16);
     let volume = Volume::create(again.clone(), options).unwrap();
     let mut random = Random(17);
     let mut stored = volume.stats();
-    for i in 0u64.. {
-        let at = if i < 60 { i } else { random.below(60) } * BLOCK as u64;
+    for i in 0..20_000 {
+        assert!(i < 19_999, "no segment is written again before the map is stored");
+        let at = if i < 150 { i } else { random.below(150) } * BLOCK as u64;
         volume.write_at(at, &random.bytes(BLOCK)).unwrap();
-        for _ in 0..3 {
-            volume.tend(false).unwrap();
-        }
+        while volume.tend(false).unwrap() {}
         let stats = volume.stats();
         if stats.checkpoints > stored.checkpoints {
             stored = stats;
-        } else if i > 600 && stats.cleaned > stored.cleaned + 8 {
+        } else if i > 600 && stats.cleaned > stored.cleaned + 6 {
             break;
         }
     }
