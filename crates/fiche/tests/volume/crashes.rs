@@ -291,10 +291,13 @@ impl Device for Slow {
 
 /// Blocks are written again and again while another thread tends the volume.
 fn beside(random: &mut Random) -> Recorded {
-    let blocks = 120;
     let device = TracedDevice::default();
-    let codec = [Codec::Lz4, Codec::Copy][random.below(2) as usize];
+    // Or with so little room that writes clean as well.
+    let is_tight = random.below(2) == 0;
+    let (codec, blocks) = if is_tight { (Codec::Copy, 200) } else { (Codec::Lz4, 120) };
     let options = Options::new(blocks * BLOCK as u64).segment_bits(16).codec(codec);
+    let room = if is_tight { blocks * BLOCK as u64 * 9 / 8 + (11 << 16) } else { 64 << 20 };
+    let options = options.capacity(room);
     let unit = [1, 4][random.below(2) as usize] * BLOCK;
     let volume = Volume::create(Slow(device.clone()), options.unit(unit)).unwrap();
     let volume = Arc::new(volume);
@@ -303,11 +306,11 @@ fn beside(random: &mut Random) -> Recorded {
     std::thread::scope(|scope| {
         let tend = || {
             while !is_over.load(Ordering::Relaxed) {
-                volume.tend(true).unwrap();
+                volume.tend(!is_tight).unwrap();
             }
         };
         std::thread::Builder::new().name("tends".into()).spawn_scoped(scope, tend).unwrap();
-        for _ in 0..500 {
+        for _ in 0..700 {
             let (at, count) = (random.below(blocks - 4), 1 + random.below(4) / 3);
             let bytes = match codec {
                 Codec::Copy => random.bytes(count as usize * BLOCK),
@@ -316,7 +319,7 @@ fn beside(random: &mut Random) -> Recorded {
             recorded.run(&volume, &Ask::Write(at * BLOCK as u64, bytes));
             match random.below(40) {
                 0 => recorded.run(&volume, &Ask::Flush),
-                1 => recorded.snapshot(&volume, random),
+                1 if !is_tight => recorded.snapshot(&volume, random),
                 2..10 => std::thread::sleep(std::time::Duration::from_micros(200)),
                 _ => {}
             }
