@@ -368,8 +368,22 @@ fn day(args: &Args, content: &Blocks) -> Result<String> {
     let before = volume.stats();
     let (mut writes, mut reads, mut full_times) = (0u64, 0u64, 0u64);
     let mut rows = String::new();
+    let mut row = |hour: u64, writes: u64| {
+        let stats = volume.stats();
+        writeln!(
+            rows,
+            "| {hour} | {writes} | {:.0} | {:.0} | {:.2} | {} |",
+            stats.stored_len() as f64 / 1e6,
+            stats.live_len as f64 / stats.written_len.max(1) as f64 * 100.0,
+            since(&before, &stats)[0],
+            stats.cleaned
+        )
+    };
     for second in 0..86_400u64 {
         let hour = second / 3600;
+        if second > 0 && second % 10_800 == 0 {
+            row(hour, writes)?;
+        }
         // From one to five nobody is there, nor in the last quarter of each hour.
         if (1..5).contains(&hour) || second % 3600 >= 2700 {
             for _ in 0..100 {
@@ -431,19 +445,8 @@ fn day(args: &Args, content: &Blocks) -> Result<String> {
             }
         }
         while volume.tend(false)? {}
-        if second % 10_800 == 10_799 {
-            let stats = volume.stats();
-            writeln!(
-                rows,
-                "| {} | {writes} | {:.0} | {:.0} | {:.2} | {} |",
-                hour + 1,
-                stats.stored_len() as f64 / 1e6,
-                stats.live_len as f64 / stats.written_len.max(1) as f64 * 100.0,
-                since(&before, &stats)[0],
-                stats.cleaned
-            )?;
-        }
     }
+    row(24, writes)?;
     for i in 0..blocks {
         volume.read_at(i * BLOCK as u64, &mut block)?;
         if number(&block) != model[i as usize] {

@@ -114,7 +114,8 @@ impl Volume {
         let Victim { segment, turn, ref bytes, ref fragments, .. } = *victim;
         let is_other = self.map().turn_of(segment) != turn;
         if is_other || log.space.is_dead(segment) || log.space.is_held(segment) {
-            // Others replaced all of it meanwhile, or a snapshot keeps it.
+            // All of it was moved, others replaced it meanwhile, or a snapshot keeps it.
+            self.counts.cleaned.add(u64::from(victim.next > 0 && victim.next == fragments.len()));
             log.space.set_done(segment, false);
             return Ok(true);
         }
