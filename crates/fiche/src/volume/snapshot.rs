@@ -487,3 +487,45 @@ impl ReadAt for Snapshot {
         self.volume.run_in(&self.view, offset)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn what_is_held_in_very_many_pieces_is_told_in_little_room() {
+        let mut random = Random(1);
+        for (count, limit) in [(0, 100), (1, 100), (300, 4096), (20_000, 4096), (20_000, 60)] {
+            let mut end = 0;
+            let segments = (0..count).map(|_| {
+                let start = end + 1 + random.below(9) as u32;
+                end = start + 1 + random.below(3) as u32;
+                start..end
+            });
+            let kept = Kept {
+                id: 7,
+                name: "of many pieces".to_owned(),
+                time: 1 << 31,
+                blocks: 1 << 30,
+                map: 1 << 39,
+                segments: segments.collect(),
+                entry: 5,
+                is_changed: false,
+                readers: Arc::default(),
+            };
+            let stored = kept.stored(limit);
+            assert!(stored.len() <= limit, "{} bytes for {count}", stored.len());
+            let read = Kept::parse(7, 5, &stored, end, 40).unwrap();
+            let told = |kept: &Kept| (kept.name.clone(), kept.time, kept.blocks, kept.map);
+            assert_eq!(told(&read), told(&kept));
+            assert!(kept.segments.iter().cloned().flatten().all(|segment| read.holds(segment)));
+            assert!(limit < 4096 || count > 300 || read.segments == kept.segments);
+            assert!(!read.holds(0) && !read.holds(end));
+            assert!(count == 0 || Kept::parse(7, 5, &stored, end - 1, 40).is_err());
+            for cut in 0..stored.len() {
+                assert!(Kept::parse(7, 5, &stored[..cut], end, 40).is_err(), "{cut}");
+            }
+        }
+    }
+}
