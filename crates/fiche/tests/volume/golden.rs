@@ -151,12 +151,12 @@ fn good() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 /// Where the newest superblock is (the first of it), and a word of it.
-fn newest(bytes: &[u8]) -> usize {
+pub fn newest(bytes: &[u8]) -> usize {
     let generation = |at: usize| word(bytes, at + 16);
     if generation(4096) > generation(8192) { 4096 } else { 8192 }
 }
 
-fn word(bytes: &[u8], at: usize) -> u64 {
+pub fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 

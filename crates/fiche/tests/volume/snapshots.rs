@@ -4,6 +4,7 @@ use std::io;
 
 use fiche::volume::{FileDevice, Snapshot};
 
+use super::golden::{newest, word};
 use super::*;
 
 fn snapshot_of(volume: &Arc<Volume>, name: &str) -> Vec<u8> {
@@ -338,7 +339,7 @@ fn a_damaged_map_is_made_anew_and_snapshots_stay() {
     assert_eq!(told, ["first", "second"]);
     assert!(described.snapshots.iter().all(|info| info.len == blocks * BLOCK as u64));
     // The newest superblock says where the map, the usage and the snapshots are: each of these is damaged in turn.
-    let newest = [4096usize, 8192].into_iter().max_by_key(|&at| word(&bytes, at + 16)).unwrap();
+    let newest = newest(&bytes);
     for field in [64, 72, 88] {
         let at = word(&bytes, newest + field) as usize;
         let mut damaged = bytes.clone();
@@ -357,8 +358,4 @@ fn a_damaged_map_is_made_anew_and_snapshots_stay() {
         assert!(snapshot_of(&volume, "second") == second, "{field}");
         check(&volume);
     }
-}
-
-fn word(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
