@@ -8,16 +8,20 @@
 //! corpus.
 
 mod advise;
+mod applications;
 mod archive;
 mod baskets;
 mod cleaning;
 mod counts;
+mod database;
 mod engine;
 mod engines;
 mod events;
 mod extract;
 mod faces;
 mod files;
+mod lines;
+mod mail;
 mod measure;
 mod model;
 mod pages;
@@ -26,6 +30,8 @@ mod paper;
 mod plot;
 mod remote;
 mod report;
+mod space;
+mod stand;
 mod streams;
 mod volume;
 mod worker;
@@ -67,6 +73,13 @@ enum Command {
     Volume(volume::Args),
     /// Volumes that are full: what is written below for each byte, what writers notice, and a day of use
     Cleaning(cleaning::Args),
+    /// The applications of the paper on compressing block devices: a mail server, a file server, transactions and a warehouse, on volumes and other disks
+    Applications(applications::Args),
+    /// What volumes save of each kind of files, beside file systems that compress, gzip and images
+    Space(space::Args),
+    /// Serves a volume, or a plain file, as a file of a folder
+    #[command(hide = true)]
+    ServeDisk(stand::ServeArgs),
     /// Serves zeros as a network block device
     #[command(hide = true)]
     ServeNull(volume::NullArgs),
@@ -102,6 +115,9 @@ fn main() -> std::process::ExitCode {
         Command::Counts(args) => counts::run(&args),
         Command::Volume(args) => volume::bench(&args),
         Command::Cleaning(args) => cleaning::bench(&args),
+        Command::Applications(args) => applications::bench(&args),
+        Command::Space(args) => space::bench(&args),
+        Command::ServeDisk(args) => stand::serve(&args),
         Command::ServeNull(args) => volume::serve_null(&args),
         Command::CountWorker(args) => counts::work(&args),
         Command::Worker(args) => worker::run(&args),

@@ -13,6 +13,8 @@ use fiche::volume::{FileDevice, OpenOptions as Opening, Options, Volume};
 use fiche::{ReadAt, WriteAt};
 use fiche_serve::{Address, Nbd};
 
+use rustix::fs::{FallocateFlags, fallocate};
+
 use crate::engine::Result;
 use crate::engines::faces;
 use crate::report::machine;
@@ -145,7 +147,7 @@ struct Disk {
     server: Option<Child>,
 }
 
-fn run(command: &mut Command) -> Result<String> {
+pub fn run(command: &mut Command) -> Result<String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
@@ -153,7 +155,7 @@ fn run(command: &mut Command) -> Result<String> {
     }
 }
 
-fn shell(line: &str) -> Result<String> {
+pub fn shell(line: &str) -> Result<String> {
     run(Command::new("sh").args(["-c", line]))
 }
 
@@ -224,6 +226,13 @@ impl Disk {
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(disk)
+    }
+
+    /// Lets its server run, or not: while others are measured it would clean and pack.
+    fn let_run(&self, may: bool) -> Result<()> {
+        let Some(server) = &self.server else { return Ok(()) };
+        let signal = if may { "-CONT" } else { "-STOP" };
+        run(Command::new("kill").args([signal, &server.id().to_string()])).map(|_| ())
     }
 
     /// Runs fio; what it says as JSON.
@@ -305,7 +314,7 @@ impl Drop for Disk {
 }
 
 /// Seconds that all processors were busy.
-fn busy() -> f64 {
+pub fn busy() -> f64 {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = stat.lines().next().unwrap_or_default();
     let ticks: Vec<f64> = line.split_whitespace().skip(1).filter_map(|n| n.parse().ok()).collect();
@@ -321,7 +330,7 @@ fn busy() -> f64 {
 }
 
 /// Lets this process and those it starts have so much memory, page cache included.
-fn limit(mib: u64) -> Result<()> {
+pub fn limit(mib: u64) -> Result<()> {
     let group = Path::new("/sys/fs/cgroup/memory/disks");
     let old = group.parent().is_some_and(|parent| parent.join("memory.usage_in_bytes").exists());
     let group = if old { group } else { Path::new("/sys/fs/cgroup/disks") };
@@ -386,7 +395,7 @@ fn measure(disk: &Disk, load: (&'static str, &str, usize), args: &Args) -> Resul
     })
 }
 
-fn middle(of: impl Iterator<Item = f64>) -> f64 {
+pub fn middle(of: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = of.collect();
     values.sort_by(f64::total_cmp);
     let at = |i: usize| values.get(i).copied().unwrap_or(0.0);
@@ -428,6 +437,9 @@ pub fn bench(args: &Args) -> Result<()> {
                 continue;
             }
             for (d, disk) in disks.iter().enumerate() {
+                for (other, disk) in disks.iter().enumerate() {
+                    disk.let_run(other == d)?;
+                }
                 let m = measure(disk, *load, args)?;
                 eprintln!(
                     "{round} {:28} {:20} {:9.0}/s {:7.0} MB/s {:8.0} us",
@@ -491,6 +503,7 @@ pub fn bench(args: &Args) -> Result<()> {
     drop(disks);
     if args.only.is_empty() {
         text.push_str(&protocol(args)?);
+        text.push_str(&inside(args)?);
         text.push_str(&recovery(args)?);
         text.push_str(&map_memory(args)?);
     }
@@ -521,6 +534,116 @@ fn protocol(args: &Args) -> Result<String> {
     }
     text.push('\n');
     Ok(text)
+}
+
+/// A volume and a plain file written by this process, so without what the protocol takes.
+fn inside(args: &Args) -> Result<String> {
+    const BLOCK: u64 = 4096;
+    let len = 1u64 << 30;
+    let mut text = String::from(
+        "## Without a protocol\n\nRandom blocks of 4 KiB that shrink to two fifths, written by threads of one process to a volume of 1 GiB that is full, and to a file \
+         with `pwrite` and `fdatasync`.\n\n| writers | flush after | file /s | lz4 /s | ratio | zstd /s | ratio | none /s | ratio |\n|---|---|---|---|---|---|---|---|---|\n",
+    );
+    let path = |name: &str| args.work.join(format!("inside-{name}.disk"));
+    let mut random = fiche::testing::Random(1);
+    let blocks: Vec<Vec<u8>> = (0..256)
+        .map(|_| [random.bytes(1600), vec![b' '; BLOCK as usize - 1600]].concat())
+        .collect();
+    let mut disks: Vec<Arc<dyn WriteAt>> = Vec::new();
+    let _ = std::fs::remove_file(path("file"));
+    let options = OpenOptions::new().read(true).write(true).create_new(true).open(path("file"))?;
+    options.set_len(len)?;
+    disks.push(Arc::new(Plain(options, len)));
+    let mut tended = Vec::new();
+    for codec in [fiche::codec::Codec::Lz4, fiche::codec::Codec::Zstd, fiche::codec::Codec::Copy] {
+        let path = path(codec.name());
+        let _ = std::fs::remove_file(&path);
+        let options = Options::new(len).codec(codec).unit(BLOCK as usize);
+        let volume = Arc::new(Volume::create(FileDevice::create(&path)?, options)?);
+        tended.push(fiche::volume::Tended::new(&volume)?);
+        disks.push(volume);
+    }
+    for disk in &disks {
+        for (i, at) in (0..len).step_by(BLOCK as usize).enumerate() {
+            disk.write_at(at, &blocks[i % blocks.len()])?;
+        }
+        disk.flush()?;
+    }
+    for (writers, each) in [(1usize, 32u64), (16, 32), (1, 1), (16, 1)] {
+        let mut rates = vec![Vec::new(); disks.len()];
+        for round in 0..args.rounds.max(3) {
+            for (disk, rates) in disks.iter().zip(&mut rates) {
+                let end = Instant::now() + Duration::from_secs(args.seconds.into());
+                let start = Instant::now();
+                let write = |writer: usize| -> fiche::Result<u64> {
+                    let mut random = fiche::testing::Random((round * 100 + writer) as u64 + 1);
+                    let mut done = 0;
+                    while Instant::now() < end {
+                        let at = random.below(len / BLOCK) * BLOCK;
+                        disk.write_at(at, &blocks[random.below(256) as usize])?;
+                        done += 1;
+                        if done % each == 0 {
+                            disk.flush()?;
+                        }
+                    }
+                    Ok(done)
+                };
+                let done = std::thread::scope(|scope| {
+                    let threads: Vec<_> =
+                        (0..writers).map(|writer| scope.spawn(move || write(writer))).collect();
+                    let ends = threads.into_iter().map(|thread| -> Result<u64> {
+                        Ok(thread.join().map_err(|_| "a writer panicked")??)
+                    });
+                    ends.sum::<Result<u64>>()
+                })?;
+                rates.push(done as f64 / start.elapsed().as_secs_f64());
+            }
+        }
+        let rates: Vec<f64> = rates.into_iter().map(|rates| middle(rates.into_iter())).collect();
+        write!(text, "| {writers} | {each} | {:.0} |", rates[0])?;
+        for rate in &rates[1..] {
+            write!(text, " {rate:.0} | {:.2} |", rate / rates[0])?;
+        }
+        text.push('\n');
+    }
+    drop((disks, tended));
+    for name in ["file", "lz4", "zstd", "copy"] {
+        let _ = std::fs::remove_file(path(name));
+    }
+    text.push('\n');
+    Ok(text)
+}
+
+/// A file that is written in place, and its length.
+pub struct Plain(pub File, pub u64);
+
+impl ReadAt for Plain {
+    fn len(&self) -> u64 {
+        self.1
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> fiche::Result<()> {
+        Ok(self.0.read_exact_at(buf, offset)?)
+    }
+}
+
+impl WriteAt for Plain {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> fiche::Result<()> {
+        Ok(self.0.write_all_at(bytes, offset)?)
+    }
+
+    fn zero_at(&self, offset: u64, len: u64) -> fiche::Result<()> {
+        self.discard_at(offset, len)
+    }
+
+    fn discard_at(&self, offset: u64, len: u64) -> fiche::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(fallocate(&self.0, flags, offset, len).map_err(std::io::Error::from)?)
+    }
+
+    fn flush(&self) -> fiche::Result<()> {
+        Ok(self.0.sync_data()?)
+    }
 }
 
 /// How long it takes to open a volume whose machine stopped with as much in its log as there can be.

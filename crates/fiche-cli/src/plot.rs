@@ -21,7 +21,7 @@ const LEFT: f64 = 80.0;
 const RIGHT: f64 = 250.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 56.0;
-const COLORS: [&str; 10] = [
+pub const COLORS: [&str; 10] = [
     "#1b6ca8", "#c8553d", "#3a7d44", "#8e44ad", "#b8860b", "#117a8b", "#d6336c", "#5c6b73",
     "#6a994e", "#22223b",
 ];
@@ -124,6 +124,6 @@ fn mark(series: usize, x: f64, y: f64, color: &str) -> String {
     format!("<path d=\"M{x:.1} {y:.1}{shape}\" fill=\"{color}\">")
 }
 
-fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }

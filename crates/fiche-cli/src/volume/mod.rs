@@ -181,9 +181,13 @@ impl Open {
         self.open_or_busy(file).map_err(|error| Failed::at(file, error))
     }
 
+    fn options(&self) -> OpenOptions {
+        OpenOptions::default().memory(self.memory)
+    }
+
     fn open_or_busy(&self, file: &Path) -> fiche::Result<Arc<Volume>> {
         let device = FileDevice::open(file)?;
-        Ok(Arc::new(OpenOptions::default().memory(self.memory).open(device)?))
+        Ok(Arc::new(self.options().open(device)?))
     }
 }
 

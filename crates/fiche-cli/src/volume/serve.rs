@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fiche::volume::{self, Tended, Volume};
+use fiche::volume::{self, FileDevice, Tended, Volume};
 use fiche::{Error, ReadAt, WriteAt};
 use fiche_serve::{Address, Disk, Nbd};
 use rustix::mm::MlockAllFlags;
@@ -13,7 +13,7 @@ use rustix::mm::MlockAllFlags;
 use super::{Open, live};
 use crate::dictionary::Given;
 use crate::input;
-use crate::sizes::show;
+use crate::sizes::{parse, show};
 use crate::stream;
 use crate::ui::{self, Failed, say};
 
@@ -44,6 +44,13 @@ pub struct Serve {
     name: String,
     #[command(flatten)]
     open: Open,
+    /// Bytes of a volume that are written as one extent, at most: 8K to 256K, by default 32K. Reading does not depend on it
+    #[arg(long, value_parser = parse)]
+    extent: Option<u64>,
+    /// Bytes of a volume that are compressed together, at most, when nobody asks for anything and blocks are packed again, harder: 4K to 128K, by default as
+    /// many as it was made with. Longer ones shrink more, shorter ones are read faster one by one
+    #[arg(long, value_name = "SIZE", value_parser = parse)]
+    pack: Option<u64>,
     #[command(flatten)]
     index: stream::Index,
     #[command(flatten)]
@@ -69,6 +76,18 @@ fn address(text: &str) -> Result<Address, Failed> {
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Serve {
+    fn volume(&self) -> Result<Arc<Volume>, Failed> {
+        let mut options = self.open.options();
+        if let Some(bytes) = self.extent {
+            options = options.extent(usize::try_from(bytes).unwrap_or(usize::MAX));
+        }
+        if let Some(bytes) = self.pack {
+            options = options.pack(usize::try_from(bytes).unwrap_or(usize::MAX));
+        }
+        let opened = FileDevice::open(&self.file).and_then(|device| options.open(device));
+        opened.map(Arc::new).map_err(|error| Failed::at(&self.file, error))
+    }
+
     /// Cleans beside the requests, and tells what is done.
     fn tend(&self, volume: &Arc<Volume>) -> Result<Tended, Failed> {
         let metrics = self.metrics.as_deref().map(address).transpose()?;
@@ -92,7 +111,7 @@ fn serve_nbd(args: &Serve, nbd: &str) -> Result<(), Failed> {
     let mut tended = None;
     let (server, what) = match volume::describe(&source) {
         Ok(told) => {
-            let volume = args.open.open(&args.file)?;
+            let volume = args.volume()?;
             tended = Some(args.tend(&volume)?);
             let what = format!("{} to read and write", show(told.len));
             (Nbd::default().device(&args.name, volume.clone()).snapshots(volume), what)
@@ -132,7 +151,7 @@ fn serve_nbd(args: &Serve, nbd: &str) -> Result<(), Failed> {
 
 fn serve_fuse(args: &Serve, folder: &Path) -> Result<(), Failed> {
     let at = |error| Failed::at(&args.file, error);
-    let volume = args.open.open(&args.file)?;
+    let volume = args.volume()?;
     let tended = args.tend(&volume)?;
     if args.r#loop {
         stay_out_of_the_way();

@@ -43,6 +43,8 @@ pub(super) struct Victim {
     turn: u64,
     /// What of it was needed at first, of 2^20.
     part: u64,
+    /// Whether its blocks are as requests wrote them, or may be.
+    is_raw: bool,
     bytes: Vec<u8>,
     /// Where they lie in it; those from `next` on are still to be looked at.
     fragments: Vec<(usize, FragmentHead)>,
@@ -56,6 +58,15 @@ impl Victim {
 
     pub fn part(&self) -> u64 {
         self.part
+    }
+
+    pub fn is_raw(&self) -> bool {
+        self.is_raw
+    }
+
+    /// Whether nothing of it was looked at yet.
+    pub fn is_untouched(&self) -> bool {
+        self.next == 0
     }
 
     /// Those that are still to be looked at.
@@ -79,7 +90,8 @@ impl Volume {
     pub(super) fn choose(&self, log: &mut Log, segment: u32) -> Victim {
         log.space.set_chosen(segment);
         let (turn, part) = (self.map().turn_of(segment), log.space.part(segment));
-        Victim { segment, turn, part, bytes: Vec::new(), fragments: Vec::new(), next: 0 }
+        let is_raw = turn == 0 || log.space.is_raw(segment);
+        Victim { segment, turn, part, is_raw, bytes: Vec::new(), fragments: Vec::new(), next: 0 }
     }
 
     /// Reads it, for which nobody else has to wait. `None` where it cannot be read: what is there may still be read piece by piece,

@@ -204,6 +204,7 @@ impl Volume {
             codec: s.codec,
             level: s.level.into(),
             unit: s.unit.into(),
+            cold: s.unit.into(),
             extent: (32usize << 10).max(usize::from(s.unit) * BLOCK + 64).min(MAX_EXTENT),
             threads: default_threads(),
         };
@@ -383,11 +384,13 @@ impl Volume {
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     memory: u64,
+    extent: Option<usize>,
+    pack: Option<usize>,
 }
 
 impl Default for OpenOptions {
     fn default() -> OpenOptions {
-        OpenOptions { memory: MEMORY }
+        OpenOptions { memory: MEMORY, extent: None, pack: None }
     }
 }
 
@@ -396,7 +399,21 @@ impl OpenOptions {
     /// 1.3 GiB for a TiB. Where it is not in memory a read may take one more, of some 3 KiB.
     #[must_use]
     pub fn memory(self, bytes: u64) -> OpenOptions {
-        OpenOptions { memory: bytes }
+        OpenOptions { memory: bytes, ..self }
+    }
+
+    /// Bytes of an extent, at most, of those that are written from now on: 8 KiB to 256 KiB, and a 32nd of a segment; 32 KiB by itself, and one unit where that is
+    /// longer. An extent is what is written at once for one request; it does not matter for reading, which takes the bytes of a unit.
+    #[must_use]
+    pub fn extent(self, bytes: usize) -> OpenOptions {
+        OpenOptions { extent: Some(bytes), ..self }
+    }
+
+    /// Bytes that are compressed together, at most, when nobody asks for anything and blocks are packed again: 4 to 128 KiB, by itself as many as those
+    /// that are written at once. Longer units shrink more, and each is decoded whole to read any block of it.
+    #[must_use]
+    pub fn pack(self, bytes: usize) -> OpenOptions {
+        OpenOptions { pack: Some(bytes), ..self }
     }
 
     /// Opens a volume for reading and writing, and makes good what a crash left: reads the log from the last superblock on, up to
@@ -409,11 +426,28 @@ impl OpenOptions {
         if self.memory < LEAST_MEMORY {
             return Err(Error::Limit { what: WHAT, need: LEAST_MEMORY, allowed: self.memory });
         }
+        if self.extent.is_some_and(|bytes| !(8 << 10..=256 << 10).contains(&bytes)) {
+            return Err(Error::invalid("an extent has 8 to 256 KiB"));
+        }
         let len = device.len()?;
         let source = Source { device: &device, len };
         read_header(&source, Container::Volume)?.valid?;
         let superblock = whole(&device)?;
-        let volume = Volume::over(Box::new(device), superblock, self.memory);
+        let mut volume = Volume::over(Box::new(device), superblock, self.memory);
+        if let Some(bytes) = self.extent {
+            // At the end of a segment there may be no room for one.
+            let default = volume.packing.extent;
+            volume.packing.extent = bytes.min(1 << (volume.bits - 5)).max(default.min(bytes));
+        }
+        if let Some(bytes) = self.pack {
+            let cold = bytes / BLOCK;
+            if !bytes.is_multiple_of(BLOCK) || !(1..=MAX_UNIT).contains(&cold) {
+                return Err(Error::invalid("a unit is a multiple of 4 KiB, up to 128 KiB"));
+            }
+            // What each saves at least makes up for the end of a segment where there is no room for one.
+            let most = ((1 << volume.bits) / 16 / BLOCK).max(volume.packing.unit);
+            volume.packing.cold = cold.min(most);
+        }
         let mut log = super::locked(&volume.log);
         let superblock = log.superblock.clone();
         log.pages = read_usage(&*volume.device, &superblock, &mut log.space)?;

@@ -1,11 +1,11 @@
-//! Blocks that were written one by one are put together into units, and compressed harder, when nobody asks for anything.
+//! Blocks are put together into larger units and compressed harder, when nobody asks for anything.
 
 use std::collections::BTreeSet;
 
 use crate::codec::Codec;
 use crate::error::Result;
 use crate::volume::clean::Victim;
-use crate::volume::format::{BLOCK, Kind};
+use crate::volume::format::{BLOCK, FRAGMENT_HEAD, FragmentHead, Kind};
 use crate::volume::log::Log;
 use crate::volume::read::Place;
 use crate::volume::unit::{Draft, Packing, draft};
@@ -14,22 +14,40 @@ use crate::volume::{Volume, Work};
 /// Level of Zstandard, LZ4 and zlib: nobody waits for it.
 const HARD: i32 = 9;
 
-/// Blocks that lay in several pieces, as one.
-pub(super) struct Packed {
+/// Blocks that lay in one piece or several, as one.
+struct Group {
     first: u64,
     /// Where they were when they were read.
     places: Vec<Place>,
     drafts: Vec<Draft>,
 }
 
+/// Units of which something lies in a segment, packed again.
+#[derive(Default)]
+pub(super) struct Packed {
+    /// Those with which something is won.
+    groups: Vec<Group>,
+    /// Bytes that all of them took, and as many as are saved.
+    old: usize,
+    saved: usize,
+}
+
+impl Packed {
+    /// Whether it is worth the trouble to write all that is in the segment again.
+    pub fn is_worth(&self) -> bool {
+        self.saved > self.old / 32
+    }
+}
+
 impl Volume {
     /// Packs the units that have blocks of a segment that is being cleaned, as far as its next fragments of so many bytes go: each with the blocks
-    /// beside it, wherever those are, if they lie in several pieces. Nobody has to wait for it.
-    pub(super) fn pack(&self, victim: &Victim, most: usize) -> Vec<Packed> {
-        let unit = self.packing.unit as u64;
-        if unit < 2 || self.packing.codec == Codec::Copy {
-            return Vec::new();
+    /// beside it, wherever those are. Nobody has to wait for it.
+    pub(super) fn pack(&self, victim: &Victim, most: usize) -> Packed {
+        let mut packed = Packed::default();
+        if self.packing.codec == Codec::Copy {
+            return packed;
         }
+        let unit = self.packing.cold as u64;
         let (mut groups, mut len) = (BTreeSet::new(), 0);
         for head in victim.next_fragments() {
             if len >= most {
@@ -41,11 +59,10 @@ impl Volume {
                 groups.extend(head.block / unit..=last / unit);
             }
         }
-        let mut packed = Vec::new();
         self.with_work(|work| {
             for group in groups {
                 // What cannot be read stays as it is.
-                let _ = self.pack_group(group, victim.segment(), work, &mut packed);
+                let _ = self.pack_group(group, victim, work, &mut packed);
             }
         });
         packed
@@ -54,38 +71,56 @@ impl Volume {
     fn pack_group(
         &self,
         group: u64,
-        segment: u32,
+        victim: &Victim,
         work: &mut Work,
-        packed: &mut Vec<Packed>,
+        packed: &mut Packed,
     ) -> Result<()> {
-        let unit = self.packing.unit as u64;
-        let mut first = group * unit;
-        let count = unit.min(self.blocks().saturating_sub(first)) as usize;
+        let Packing { cold, level, extent, .. } = self.packing;
+        let mut first = group * cold as u64;
+        let count = (cold as u64).min(self.blocks().saturating_sub(first)) as usize;
         let places = self.places(&self.view, first, count)?;
-        let hard = Packing { level: self.packing.level.max(HARD), threads: 1, ..self.packing };
+        let extent = extent.max(cold * BLOCK + 64);
+        let hard =
+            Packing { level: level.max(HARD), unit: cold, extent, threads: 1, ..self.packing };
         for run in places.chunk_by(|a, b| a.is_zeros() == b.is_zeros()) {
             let start = first;
             first += run.len() as u64;
-            let pieces = run.chunk_by(|a, b| a == b).count();
-            let is_here = run.iter().any(|place| place.segment(self.bits) == segment);
-            if run[0].is_zeros() || !is_here || pieces < 2 {
+            let is_one = run.iter().all(|place| *place == run[0]);
+            let is_here = run.iter().any(|place| place.segment(self.bits) == victim.segment());
+            let is_packed = is_one && (!victim.is_raw() || level >= HARD);
+            if run[0].is_zeros() || !is_here || is_packed {
                 continue;
             }
             let mut bytes = vec![0; run.len() * BLOCK];
             self.read(&self.view, start * BLOCK as u64, &mut bytes, work)?;
+            let old = self.stored_len(run)?;
             let drafts = draft(start, &bytes, &hard, &mut work.scratch, &mut work.stored)?;
-            let stored: usize = drafts.iter().map(|draft| draft.bytes.len()).sum();
-            // What does not shrink is as good where it is.
-            if stored < bytes.len() / 8 * 7 {
-                packed.push(Packed { first: start, places: run.to_vec(), drafts });
+            let new: usize = drafts.iter().map(|draft| draft.bytes.len()).sum();
+            packed.old += old;
+            // What hardly shrinks is as good where it is.
+            if new + new / 16 < old {
+                packed.saved += old - new;
+                packed.groups.push(Group { first: start, places: run.to_vec(), drafts });
             }
         }
         Ok(())
     }
 
+    /// Bytes that blocks take where they lie; of a unit that has others as well, their part.
+    fn stored_len(&self, run: &[Place]) -> Result<usize> {
+        let mut len = 0;
+        for piece in run.chunk_by(|a, b| a == b) {
+            let (mut head, pos) = ([0; FRAGMENT_HEAD], piece[0].pos());
+            self.device.read_at(pos, &mut head)?;
+            let head = FragmentHead::parse(&head, pos)?;
+            len += head.stored_len() * piece.len() / (head.count as usize).max(piece.len());
+        }
+        Ok(len)
+    }
+
     /// Appends what was packed, but for what was written again meanwhile, while more than so many segments are free.
-    pub(super) fn put_packed(&self, log: &mut Log, packed: Vec<Packed>, least: u32) -> Result<()> {
-        for Packed { first, places, drafts } in packed {
+    pub(super) fn put_packed(&self, log: &mut Log, packed: Packed, least: u32) -> Result<()> {
+        for Group { first, places, drafts } in packed.groups {
             if log.space.available() <= least {
                 break;
             }

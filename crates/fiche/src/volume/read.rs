@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use crate::cache::Cache;
 use crate::error::{Error, Place as At, Result};
 use crate::io::within;
-use crate::volume::format::{ALIGN, BLOCK, FRAGMENT_HEAD};
+use crate::volume::format::{ALIGN, BLOCK, FRAGMENT_HEAD, MAX_UNIT};
 use crate::volume::log::{Ahead, From, read_fragment};
 use crate::volume::map::Map;
 use crate::volume::unit::unpack;
@@ -28,8 +28,12 @@ impl Place {
         self.entry == 0
     }
 
+    pub fn pos(self) -> u64 {
+        self.entry * ALIGN
+    }
+
     pub fn segment(self, bits: u8) -> u32 {
-        ((self.entry * ALIGN) >> bits) as u32
+        (self.pos() >> bits) as u32
     }
 }
 
@@ -205,7 +209,7 @@ impl Volume {
     ) -> Result<()> {
         let Place { entry, turn } = place;
         // Whole units are not kept.
-        let may_be_part = buf.len() < self.packing.unit * BLOCK && entry > 0;
+        let may_be_part = buf.len() < MAX_UNIT * BLOCK && entry > 0;
         if may_be_part
             && let Some(unit) = view.units.get(entry)
             && unit.turn == turn

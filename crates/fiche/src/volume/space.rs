@@ -16,6 +16,8 @@ pub(super) struct Used {
     turn: u64,
     /// Whether nodes or usage pages were written to it, since that turn.
     has_meta: bool,
+    /// Whether it holds blocks as requests wrote them, since that turn: in a hurry.
+    is_raw: bool,
 }
 
 /// Segments that wait for a superblock to be durable.
@@ -327,7 +329,7 @@ impl Space {
         self.turn += 1;
         let turn = self.turn;
         if let Some(used) = self.change(segment) {
-            *used = Used { turn, ..Used::default() };
+            *used = Used { turn, is_raw: stream == Stream::Hot, ..Used::default() };
         }
         for set in [&mut self.stuck, &mut self.chosen, &mut self.cleaned, &mut self.to_punch] {
             set.remove(&segment);
@@ -434,17 +436,37 @@ impl Space {
             }
         };
         let is_candidate = |segment: &u32| {
-            !self.is_dead(*segment)
-                && !self.is_head(*segment)
-                && !self.is_held(*segment)
-                && !self.stuck.contains(segment)
-                && !self.cleaned.contains(segment)
-                && !self.chosen.contains(segment)
+            self.may_clean(*segment)
                 // Where hardly anything is won, cleaning would go round in circles.
                 && self.part(*segment) < (below << 20) / 32
         };
         // The first of several.
         (1..self.segments()).rev().filter(is_candidate).max_by_key(worth)
+    }
+
+    fn may_clean(&self, segment: u32) -> bool {
+        !self.is_dead(segment)
+            && !self.is_head(segment)
+            && !self.is_held(segment)
+            && ![&self.stuck, &self.cleaned, &self.chosen].iter().any(|set| set.contains(&segment))
+    }
+
+    /// The oldest segment whose blocks are as requests wrote them, however much of it is needed.
+    pub fn raw(&self) -> Option<u32> {
+        let is_candidate = |segment: &u32| self.is_raw(*segment) && self.may_clean(*segment);
+        (1..self.segments()).filter(is_candidate).min_by_key(|&segment| self.used(segment).turn)
+    }
+
+    pub fn is_raw(&self, segment: u32) -> bool {
+        self.used(segment).is_raw
+    }
+
+    /// Nothing would be won by packing what is in it.
+    pub fn set_packed(&mut self, segment: u32) {
+        self.chosen.remove(&segment);
+        if let Some(used) = self.used.get_mut(segment as usize) {
+            used.is_raw = false;
+        }
     }
 
     /// Cleaning wins nothing.

@@ -6,9 +6,11 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::codec::Codec;
 use crate::error::Result;
 use crate::volume::clean::Victim;
 use crate::volume::log::Log;
+use crate::volume::pack::Packed;
 use crate::volume::room::BETWEEN;
 use crate::volume::{Volume, locked};
 
@@ -28,6 +30,8 @@ const IDLE_BELOW: u64 = 25;
 #[derive(Default)]
 pub(super) struct Tender {
     victim: Option<Victim>,
+    /// Whether that is packed only, since all of it is needed.
+    is_extra: bool,
     /// Bytes of log that others wrote, up to the last time.
     seen: u64,
     /// Bytes that may be moved for those.
@@ -38,7 +42,7 @@ impl Volume {
     /// Does a little of what is due beside the requests, in as much time as some of them take. Where room becomes short it cleans segments: as many
     /// bytes as keep up with what is written, more the less room is left, so that no write has to wait
     /// for a segment. If `is_idle`, since nobody asked for anything for a while, also such that are not needed yet, until
-    /// nearly all that is stored is needed, and puts blocks that were written one by one together into units, compressed harder; then it stores the map, and gives back the room of those that are free. Returns whether there
+    /// nearly all that is stored is needed; puts blocks that were written one by one together into units, and compresses all that was written since the volume was opened harder, once; then it stores the map, and gives back the room of those that are free. Returns whether there
     /// is more to do now.
     ///
     /// Without it a write that finds no room cleans by itself, and nothing is given back but by [`trim`](Volume::trim). Usually
@@ -53,8 +57,18 @@ impl Volume {
             return Ok(false);
         }
         let Some(victim) = &tender.victim else { return Ok(true) };
-        let packed = if is_idle { self.pack(victim, AT_A_TIME) } else { Vec::new() };
+        let is_extra = tender.is_extra;
+        let packed = if is_idle { self.pack(victim, AT_A_TIME) } else { Packed::default() };
         let mut log = locked(&self.log);
+        if is_extra && (!is_idle || victim.is_untouched() && !packed.is_worth()) {
+            match is_idle {
+                true => log.space.set_packed(victim.segment()),
+                // Later.
+                false => log.space.set_done(victim.segment(), false),
+            }
+            tender.victim = None;
+            return Ok(true);
+        }
         let most = match is_idle {
             true => AT_A_TIME,
             false => self.credit(&log, &mut tender).min(AT_A_TIME as u64) as usize,
@@ -80,6 +94,7 @@ impl Volume {
 
     /// Finds a segment to clean, or does something else that is due. Whether there was anything.
     fn find_due(&self, tender: &mut Tender, is_idle: bool) -> Result<bool> {
+        tender.is_extra = false;
         let victim = {
             let mut log = locked(&self.log);
             let (least, enough) = (self.least(&log), self.enough(&log));
@@ -88,7 +103,8 @@ impl Volume {
             if is_short && early.len() as u32 >= ((enough - least) / 4).max(1) {
                 return self.release_beside(log, &early).map(|()| true);
             }
-            let is_worth = is_short && log.space.soon() >= (log.space.most() / 64).clamp(4, SOON);
+            let soon = (log.space.most() / 64).clamp(4, SOON);
+            let is_worth = is_short && log.space.soon() >= soon;
             // Else a write has to do it.
             let is_long = log.since > BETWEEN / 2 || self.map().dirty > self.most_dirty() / 2;
             if is_worth || is_long {
@@ -96,7 +112,11 @@ impl Volume {
             }
             let has_room = log.space.available() > least;
             let found = match (is_idle, is_short) {
-                (true, _) => log.space.victim(IDLE_BELOW, false),
+                (true, _) => log.space.victim(IDLE_BELOW, false).or_else(|| {
+                    let may_pack = self.packing.codec != Codec::Copy && !is_short;
+                    tender.is_extra = may_pack && log.space.soon() < soon;
+                    if tender.is_extra { log.space.raw() } else { None }
+                }),
                 (false, true) => log.space.victim(31, true),
                 (false, false) => None,
             };

@@ -17,6 +17,8 @@ pub(super) struct Packing {
     pub level: i32,
     /// Blocks of a unit, at most.
     pub unit: usize,
+    /// Of one that is packed when nobody asks for anything.
+    pub cold: usize,
     /// Bytes of an extent, unless one fragment is longer.
     pub extent: usize,
     pub threads: usize,
@@ -266,7 +268,7 @@ mod tests {
         {
             let codec = unit_codec(number).unwrap();
             let level = codec.default_level();
-            let packing = Packing { tag: 9, codec, level, unit, extent, threads };
+            let packing = Packing { tag: 9, codec, level, unit, cold: unit, extent, threads };
             let mut scratch = Scratch::default();
             let drafts = draft(50, &bytes, &packing, &mut scratch, &mut Vec::new()).unwrap();
             let (mut next, mut size) = (50, 0);

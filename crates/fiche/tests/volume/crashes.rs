@@ -164,6 +164,8 @@ impl Recorded {
                 check(&recovered);
                 // It goes on as if nothing had been, and nothing of what was lost comes back.
                 let mut model = whole(&recovered);
+                // What is asked then may be more than the little room it had is enough for.
+                recovered.resize(model.len() as u64, Some(64 << 20)).unwrap();
                 for _ in 0..12 {
                     for ask in asks(random, (model.len() / BLOCK) as u64) {
                         run(&recovered, &ask).unwrap();

@@ -215,6 +215,73 @@ fn blocks_that_were_written_one_by_one_are_packed_as_if_they_had_been_written_to
 }
 
 #[test]
+fn what_was_written_in_a_hurry_is_packed_into_larger_units_when_nobody_asks() {
+    for codec in [Codec::Zstd, Codec::Lz4, Codec::Deflate] {
+        let blocks = 8192u64;
+        let mut random = Random(5);
+        // Sixteen blocks have much in common, and four of them less.
+        let common: Vec<Vec<u8>> = (0..blocks / 16).map(|_| random.bytes(1500)).collect();
+        let model: Vec<u8> = (0..blocks as usize)
+            .flat_map(|block| {
+                let mut bytes = common[block / 16].clone();
+                bytes.extend(random.bytes(500));
+                bytes.resize(BLOCK, b' ');
+                bytes
+            })
+            .collect();
+        for pack in [4, 16] {
+            let device = TracedDevice::default();
+            let options = Options::new(blocks * BLOCK as u64).segment_bits(20).codec(codec);
+            drop(Volume::create(device.clone(), options.level(1).unit(4 * BLOCK)).unwrap());
+            let open = || OpenOptions::default().pack(pack * BLOCK);
+            let device = TracedDevice::holding(device.bytes());
+            let volume = open().open(device.clone()).unwrap();
+            volume.write_at(0, &model).unwrap();
+            let before = volume.stats().appended_len;
+            tend(&volume);
+            // Six segments of seven, which one goes on in: to some two thirds in units of sixteen blocks.
+            let moved = volume.stats().moved_len;
+            let is_less = moved > before / 2 && moved < before / 10 * 7;
+            assert!(is_less || pack == 4, "{codec:?}: {moved} of {before} bytes");
+            assert!(whole(&volume) == model);
+            check(&volume);
+            // It stays so.
+            let moved = volume.stats().moved_len;
+            assert!(!volume.tend(true).unwrap());
+            assert_eq!(volume.stats().moved_len, moved);
+            // A part of a unit, and what is left of it when the rest was written again.
+            let mut model = model.clone();
+            for block in (0..blocks as usize).filter(|block| block % 16 != 5) {
+                let bytes = random.bytes(BLOCK);
+                volume.write_at((block * BLOCK) as u64, &bytes).unwrap();
+                model[block * BLOCK..][..BLOCK].copy_from_slice(&bytes);
+            }
+            tend(&volume);
+            assert!(whole(&volume) == model);
+            check(&volume);
+        }
+    }
+}
+
+#[test]
+fn what_does_not_shrink_is_left_where_it_is() {
+    let blocks = 2048u64;
+    let options = Options::new(blocks * BLOCK as u64).segment_bits(20).codec(Codec::Zstd);
+    let volume = Volume::create(TracedDevice::default(), options).unwrap();
+    let model = Random(9).bytes(blocks as usize * BLOCK);
+    volume.write_at(0, &model).unwrap();
+    tend(&volume);
+    assert_eq!(volume.stats().moved_len, 0);
+    assert!(whole(&volume) == model);
+    for bytes in [0, 4095, 6000, 132 << 10] {
+        let device = TracedDevice::default();
+        drop(Volume::create(device.clone(), Options::new(1 << 20)).unwrap());
+        let opened = OpenOptions::default().pack(bytes).open(device);
+        assert!(matches!(opened, Err(Error::Invalid { .. })), "{bytes}");
+    }
+}
+
+#[test]
 fn what_is_written_while_it_is_packed_is_there() {
     let blocks = 400u64;
     let device = TracedDevice::default();
