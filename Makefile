@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV = target/venv
 
-.PHONY: demo test install lint unit features second-reader c install-c python wheel fuzz soak miri bench bench-deflate bench-rlz bench-archive bench-advise bench-remote bench-files bench-streams bench-extract bench-events bench-pages bench-volume bench-cleaning bench-counts bless clean
+.PHONY: demo test install lint unit features second-reader c install-c python wheel fuzz soak miri bench bench-deflate bench-rlz bench-archive bench-advise bench-remote bench-files bench-streams bench-extract bench-events bench-pages bench-volume bench-cleaning bench-applications bench-space bench-counts bless clean
 
 demo:
 	cargo build --release -p fiche-cli
@@ -163,6 +163,11 @@ bench-volume:
 	@sh tests/install.sh $(PYTHON) $(VENV) peers
 	cargo build --release --quiet -p fiche-cli
 	cargo run --release --quiet -p fiche-bench -- volume $(ARGS) -o crates/fiche-bench/results/volume
+
+# What they take is below target/data: mbox, office-pdf, linux-6.1 and binaries (ARGS=--mail, --data say where else).
+bench-applications bench-space:
+	@sh tests/install.sh $(PYTHON) $(VENV) peers
+	cargo run --release --quiet -p fiche-bench -- $(@:bench-%=%) $(ARGS) -o crates/fiche-bench/results/$(@:bench-%=%)
 
 bench-counts:
 	cargo run --release --quiet -p fiche-bench -- counts $(DATA) -o crates/fiche-bench/results/counts

@@ -57,6 +57,8 @@ if [ "${3:-}" = soak ]; then
 fi
 if [ "${3:-}" = peers ]; then
     need nbdkit nbdkit
+    need dbench dbench
+    ls /usr/lib/postgresql/*/bin/pgbench >/dev/null 2>&1 || { apt-get install -y -qq postgresql >/dev/null 2>&1 || true; }
     need bgzip tabix
     # htslib itself, which has no program.
     ldconfig -p 2>/dev/null | grep -q libhts.so.3 || { apt-get install -y -qq libhts3 >/dev/null 2>&1 || true; }
@@ -64,7 +66,7 @@ if [ "${3:-}" = peers ]; then
     need squashfuse squashfuse
     need mkfs.erofs erofs-utils
     # Modules, and the packages that have them where these have other names.
-    for pair in aiohttp array_record h5py indexed_gzip lance:pylance rapidgzip ratarmountcore vortex:vortex-data; do
+    for pair in aiohttp array_record duckdb:duckdb==1.1.3 h5py indexed_gzip lance:pylance rapidgzip ratarmountcore vortex:vortex-data; do
         "$venv/bin/python" -c "import ${pair%%:*}" 2>/dev/null ||
             "$venv/bin/pip" install --quiet --disable-pip-version-check "${pair##*:}" ||
             echo "SKIP: the Python module ${pair%%:*} could not be installed"

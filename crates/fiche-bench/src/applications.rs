@@ -57,7 +57,7 @@ pub struct Args {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "mail,files,transactions,warehouse,extents,cores,cleaner,trace"
+        default_value = "mail,files,transactions,warehouse,slow,extents,cores,cleaner,trace"
     )]
     parts: Vec<String>,
 }
@@ -128,8 +128,14 @@ impl Bench<'_> {
 
     fn stand(&self, disk: usize, more: &[&str]) -> Result<Stand> {
         let (name, what, system, options) = DISKS[disk];
-        let len = self.args.size << 30;
-        Stand::new(name, &below(what, more), (system, options), len, &self.args.work)
+        let (len, memory) = (self.args.size << 30, self.args.memory);
+        // What is served has half as much again for who serves it; others may have that themselves.
+        let more_memory = if what == "file" { memory / 2 } else { 0 };
+        if memory > 0 {
+            limit(memory + more_memory)?;
+        }
+        let below = below(what, more);
+        Stand::new(name, &below, (system, options), len, memory / 2, &self.args.work)
     }
 
     fn mail(&self) -> Mail {
@@ -138,7 +144,7 @@ impl Bench<'_> {
     }
 
     /// A mail server on a disk: what came of it, and of its transactions.
-    fn serve_mail(&self, stand: &Stand) -> Result<(mail::Done, Measured)> {
+    fn serve_mail(&self, stand: &Stand, mail: Mail) -> Result<(mail::Done, Measured)> {
         let folder = stand.at.join("mail");
         let cpu = std::cell::Cell::new(0.0);
         let before = || {
@@ -146,8 +152,7 @@ impl Bench<'_> {
             cpu.set(busy());
             Ok(())
         };
-        let done =
-            mail::postmark(&folder, self.mail(), &self.text, self.seed, before, || stand.sync())?;
+        let done = mail::postmark(&folder, mail, &self.text, self.seed, before, || stand.sync())?;
         let seconds = done.seconds[1];
         let cores = (busy() - cpu.get()) / seconds;
         let rate = done.transactions as f64 / seconds;
@@ -156,7 +161,7 @@ impl Bench<'_> {
 
     fn mail_part(&mut self, disk: usize) -> Result<()> {
         let stand = self.stand(disk, &[])?;
-        let (done, m) = self.serve_mail(&stand)?;
+        let (done, m) = self.serve_mail(&stand, self.mail())?;
         let stored = m.stored;
         self.note("mail: transactions", disk, &stand.name, m)?;
         let made = Measured {
@@ -246,7 +251,7 @@ impl Bench<'_> {
             server.ask("CHECKPOINT")?;
             server.stop()
         };
-        if self.has("transactions") && !work.join("accounts/done").exists() {
+        if (self.has("transactions") || self.has("slow")) && !work.join("accounts/done").exists() {
             let server = Postgres::new(&work.join("accounts"), &sockets)?;
             server.fill_accounts(self.args.accounts)?;
             stop(server)?;
@@ -346,7 +351,7 @@ impl Bench<'_> {
         for kib in [8, 16, 32, 64, 128, 256] {
             let extent = (kib << 10).to_string();
             let stand = self.stand(2, &["--extent", &extent, "--segment-bits", "23"])?;
-            let (_, m) = self.serve_mail(&stand)?;
+            let (_, m) = self.serve_mail(&stand, self.mail())?;
             let load = format!("mail: extents of {kib} KiB");
             self.note(&load, 2, &stand.name, m)?;
             let stored = m.stored as f64 / 1e6;
@@ -368,7 +373,7 @@ impl Bench<'_> {
                 let id = std::process::id().to_string();
                 run(Command::new("taskset").args(["-a", "-c", "-p", cpus, &id]))?;
                 let stand = self.stand(disk, &[])?;
-                let (_, m) = self.serve_mail(&stand)?;
+                let (_, m) = self.serve_mail(&stand, self.mail())?;
                 self.note(&format!("mail: processors {cpus}"), disk, &stand.name, m)?;
                 rates.push(m.rate);
             }
@@ -382,7 +387,7 @@ impl Bench<'_> {
     /// The mail server on a volume that has hardly more room than it needs, and on one that has plenty.
     fn cleaner(&mut self, text: &mut String) -> Result<()> {
         let plenty = self.stand(2, &[])?;
-        let (_, m) = self.serve_mail(&plenty)?;
+        let (_, m) = self.serve_mail(&plenty, self.mail())?;
         drop(plenty);
         // All that is stored in the end fills nine tenths of it.
         let capacity = (m.stored * 10 / 9).to_string();
@@ -394,7 +399,7 @@ impl Bench<'_> {
         )?;
         for (name, more) in [("plenty", &[][..]), ("tight", &["--capacity", capacity.as_str()])] {
             let stand = self.stand(2, more)?;
-            let (done, m) = self.serve_mail(&stand)?;
+            let (done, m) = self.serve_mail(&stand, self.mail())?;
             self.note(&format!("mail: {name} room"), 2, &stand.name, m)?;
             // The last second is not a whole one.
             let all = &done.over_time[..done.over_time.len().saturating_sub(1).max(1)];
@@ -412,6 +417,45 @@ impl Bench<'_> {
         );
         std::fs::write(self.args.output.join("cleaner.svg"), svg)?;
         writeln!(text, "\n![over time](cleaner.svg)\n")?;
+        Ok(())
+    }
+
+    /// The mail server, and transactions, on a disk as the paper had them.
+    fn slow(&mut self, text: &mut String) -> Result<()> {
+        const RATE: &str = "100";
+        const SEEK: &str = "8";
+        writeln!(
+            text,
+            "## A disk with a head\n\nThe mail server with an eighth of the messages, and pgbench's transactions, where what holds the disk takes {SEEK} ms to be somewhere else and moves {RATE} MB a second (one spindle of the \
+             paper's): simulated below the server, so that what it asks for costs that whether the system has it in memory or not.\n\n\
+             | disk | mail: transactions/s | to raw | pgbench: transactions/s | to raw |\n|---|---|---|---|---|"
+        )?;
+        let mut raw = None;
+        for (disk, (name, ..)) in DISKS.iter().enumerate().take(5) {
+            let more = ["--rate", RATE, "--seek", SEEK];
+            let stand = self.stand(disk, &more)?;
+            let few = Mail { messages: self.args.messages / 8, ..self.mail() };
+            let few = Mail { transactions: few.messages, ..few };
+            let (_, mail) = self.serve_mail(&stand, few)?;
+            self.note("mail: on a disk with a head", disk, name, mail)?;
+            drop(stand);
+            let stand = self.stand(disk, &more)?;
+            let server = self.database(&stand, "accounts")?;
+            let rate = server.pgbench("tpcb-like", 8, self.args.seconds)?;
+            server.stop()?;
+            drop(server);
+            let m = Measured { rate, seconds: self.args.seconds.into(), ..Measured::default() };
+            self.note("transactions: on a disk with a head", disk, name, m)?;
+            let (first, second) = *raw.get_or_insert((mail.rate, rate));
+            writeln!(
+                text,
+                "| {name} | {:.1} | {:.2} | {rate:.1} | {:.2} |",
+                mail.rate,
+                mail.rate / first,
+                rate / second
+            )?;
+        }
+        writeln!(text)?;
         Ok(())
     }
 
@@ -492,10 +536,17 @@ pub fn bench(args: &Args) -> Result<()> {
     bench.templates()?;
     let memory = match args.memory {
         0 => "as much memory as there is".to_owned(),
-        mib => match limit(mib) {
-            Ok(()) => format!("{mib} MiB of memory, page cache included"),
-            Err(error) => format!("as much memory as there is ({error})"),
-        },
+        mib => {
+            // As a machine with so little memory has it: else all of it may be dirty.
+            for (file, part) in [("dirty_background_bytes", 16), ("dirty_bytes", 4)] {
+                std::fs::write(format!("/proc/sys/vm/{file}"), ((mib << 20) / part).to_string())?;
+            }
+            limit(mib)?;
+            let half = mib / 2;
+            format!(
+                "{mib} MiB of memory, page cache included, and {half} MiB for who serves a disk, or for those of a disk that is not served"
+            )
+        }
     };
     let wanted = |name: &str| {
         args.only.is_empty() || args.only.iter().any(|only| name.starts_with(only.as_str()))
@@ -590,7 +641,8 @@ pub fn bench(args: &Args) -> Result<()> {
     }
     bench.plots(&mut text)?;
     type More<'b> = fn(&mut Bench<'b>, &mut String) -> Result<()>;
-    let more: [(&str, More); 4] = [
+    let more: [(&str, More); 5] = [
+        ("slow", Bench::slow),
         ("extents", Bench::extents),
         ("cores", Bench::cores),
         ("cleaner", Bench::cleaner),
@@ -599,6 +651,11 @@ pub fn bench(args: &Args) -> Result<()> {
     for (name, part) in more {
         if bench.has(name) {
             part(&mut bench, &mut text)?;
+        }
+    }
+    if args.memory > 0 {
+        for (file, percent) in [("dirty_background_ratio", "10"), ("dirty_ratio", "20")] {
+            std::fs::write(format!("/proc/sys/vm/{file}"), percent)?;
         }
     }
     std::fs::write(args.output.join("applications.csv"), &bench.csv)?;

@@ -150,7 +150,7 @@ impl Kind<'_> {
     fn on(&self, name: &str, below: &Below, system: (&str, &str), again: bool) -> Result<Stored> {
         // Twice as much as there is, so that it is not the cleaner that is measured.
         let len = (self.len * 2).next_multiple_of(1 << 30);
-        let stand = Stand::new(name, below, system, len, &self.args.work)?;
+        let stand = Stand::new(name, below, system, len, 0, &self.args.work)?;
         let empty = stand.stored()?;
         let start = Instant::now();
         for i in 0..self.copies {

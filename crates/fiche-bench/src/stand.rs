@@ -15,7 +15,7 @@ use fiche::volume::{Device, FileDevice, OpenOptions as Opening, Options, Tended,
 use fiche::{ReadAt, WriteAt};
 
 use crate::engine::Result;
-use crate::volume::{Plain, run, shell};
+use crate::volume::{Plain, enter, run, shell};
 
 /// What lies below a file system.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,12 +41,14 @@ pub struct Stand {
 }
 
 impl Stand {
-    /// Makes an empty one of so many bytes; `system` is ext4 or btrfs, with the options of mounting.
+    /// Makes an empty one of so many bytes; `system` is ext4 or btrfs, with the options of mounting. Who serves it has so many MiB of memory for itself,
+    /// if that is not 0: whoever is to write out pages for others must not wait for what these have.
     pub fn new(
         name: &str,
         below: &Below,
         system: (&str, &str),
         len: u64,
+        memory: u64,
         work: &Path,
     ) -> Result<Stand> {
         let plain = name.replace([' ', ':'], "-");
@@ -78,12 +80,16 @@ impl Stand {
                 };
                 let server = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
                 let (child, _) = stand.served.insert((server, folder.clone()));
+                if memory > 0 {
+                    enter("servers", memory, child.id())?;
+                }
                 let told = child.stdout.take().ok_or("no output")?;
                 BufReader::new(told).lines().next().ok_or("the server ended")??;
                 folder.join("disk")
             }
         };
-        let device = run(Command::new("losetup").args(["--find", "--show"]).arg(disk))?;
+        let device =
+            run(Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(disk))?;
         let device = stand.device.insert(device.trim().to_owned()).clone();
         let mut mkfs = Command::new(format!("mkfs.{}", system.0));
         if system.0 == "ext4" {
@@ -192,6 +198,12 @@ pub struct ServeArgs {
     /// Writes when and where the file was read to this
     #[arg(long)]
     trace: Option<PathBuf>,
+    /// As slow as a disk of so many MB a second
+    #[arg(long)]
+    rate: Option<f64>,
+    /// that takes so many milliseconds to be somewhere else
+    #[arg(long, default_value_t = 8.0)]
+    seek: f64,
 }
 
 /// What was read: seconds since 1970, where, and how much.
@@ -202,10 +214,33 @@ pub fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// A file that tells what of it is read.
+/// A disk with one head: bytes it moves in a second, and seconds it takes to be somewhere else.
+struct Slow {
+    rate: f64,
+    seek: f64,
+    /// Where it is, and when it is done with what it was asked for.
+    head: Mutex<(u64, Instant)>,
+}
+
+impl Slow {
+    /// Waits as long as it takes.
+    fn go(&self, pos: u64, len: usize) {
+        let mut head = self.head.lock().unwrap_or_else(PoisonError::into_inner);
+        // What is just ahead goes by.
+        let seek = if (head.0..head.0 + (64 << 10)).contains(&pos) { 0.0 } else { self.seek };
+        let took = Duration::from_secs_f64(seek + len as f64 / self.rate);
+        let end = head.1.max(Instant::now()) + took;
+        *head = (pos + len as u64, end);
+        drop(head);
+        std::thread::sleep(end.saturating_duration_since(Instant::now()));
+    }
+}
+
+/// A file that tells what of it is read, and may be as slow as a disk.
 struct Traced<D> {
     below: D,
     trace: Option<Trace>,
+    slow: Option<Slow>,
 }
 
 impl<D> Traced<D> {
@@ -213,6 +248,13 @@ impl<D> Traced<D> {
         if let Some(trace) = &self.trace {
             let at = now();
             trace.lock().unwrap_or_else(PoisonError::into_inner).push((at, pos, len));
+        }
+        self.wait(pos, len);
+    }
+
+    fn wait(&self, pos: u64, len: usize) {
+        if let Some(slow) = &self.slow {
+            slow.go(pos, len);
         }
     }
 }
@@ -228,6 +270,7 @@ impl Device for Traced<FileDevice> {
     }
 
     fn write_at(&self, pos: u64, bytes: &[u8]) -> std::io::Result<()> {
+        self.wait(pos, bytes.len());
         self.below.write_at(pos, bytes)
     }
 
@@ -261,6 +304,7 @@ impl ReadAt for Traced<Plain> {
 
 impl WriteAt for Traced<Plain> {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> fiche::Result<()> {
+        self.wait(offset, bytes.len());
         self.below.write_at(offset, bytes)
     }
 
@@ -279,6 +323,10 @@ impl WriteAt for Traced<Plain> {
 
 pub fn serve(args: &ServeArgs) -> Result<()> {
     let trace = args.trace.as_ref().map(|_| Trace::default());
+    let slow = || {
+        let head = Mutex::new((0, Instant::now()));
+        args.rate.map(|rate| Slow { rate: rate * 1e6, seek: args.seek / 1e3, head })
+    };
     let mut tended = None;
     let device: Arc<dyn WriteAt> = match &args.codec {
         None => {
@@ -286,7 +334,7 @@ pub fn serve(args: &ServeArgs) -> Result<()> {
             let file = options.read(true).write(true).create(true).truncate(false);
             let file = file.open(&args.file)?;
             file.set_len(args.len)?;
-            Arc::new(Traced { below: Plain(file, args.len), trace: trace.clone() })
+            Arc::new(Traced { below: Plain(file, args.len), trace: trace.clone(), slow: slow() })
         }
         Some(codec) => {
             let codec: Codec = match codec.as_str() {
@@ -312,7 +360,8 @@ pub fn serve(args: &ServeArgs) -> Result<()> {
                 opening = opening.pack(pack);
             }
             let below = FileDevice::open(&args.file)?;
-            let volume = Arc::new(opening.open(Traced { below, trace: trace.clone() })?);
+            let volume =
+                Arc::new(opening.open(Traced { below, trace: trace.clone(), slow: slow() })?);
             tended = Some(Tended::new(&volume)?);
             volume
         }

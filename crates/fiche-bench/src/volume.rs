@@ -331,13 +331,18 @@ pub fn busy() -> f64 {
 
 /// Lets this process and those it starts have so much memory, page cache included.
 pub fn limit(mib: u64) -> Result<()> {
-    let group = Path::new("/sys/fs/cgroup/memory/disks");
-    let old = group.parent().is_some_and(|parent| parent.join("memory.usage_in_bytes").exists());
-    let group = if old { group } else { Path::new("/sys/fs/cgroup/disks") };
-    std::fs::create_dir_all(group)?;
-    let file = if old { "memory.limit_in_bytes" } else { "memory.max" };
+    enter("disks", mib, std::process::id())
+}
+
+/// Puts a process into a group that may have so much memory, page cache included.
+pub fn enter(group: &str, mib: u64, process: u32) -> Result<()> {
+    let root = Path::new("/sys/fs/cgroup/memory");
+    let is_old = root.join("memory.usage_in_bytes").exists();
+    let group = if is_old { root.join(group) } else { Path::new("/sys/fs/cgroup").join(group) };
+    std::fs::create_dir_all(&group)?;
+    let file = if is_old { "memory.limit_in_bytes" } else { "memory.max" };
     std::fs::write(group.join(file), format!("{}", mib << 20))?;
-    std::fs::write(group.join("cgroup.procs"), std::process::id().to_string())?;
+    std::fs::write(group.join("cgroup.procs"), process.to_string())?;
     Ok(())
 }
 

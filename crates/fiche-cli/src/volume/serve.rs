@@ -191,16 +191,17 @@ fn stay_out_of_the_way() {
     let _ = rustix::mm::mlockall(all);
 }
 
-/// Makes a disk of a file.
+/// Makes a disk of a file. Past the page cache, where that can be: what is on the disk is in memory once then, and several requests are answered at once.
 fn attach(file: &Path) -> Result<String, Failed> {
-    let command = Path::new("losetup");
-    let output = Command::new(command).args(["--find", "--show"]).arg(file).output();
-    let output = output.map_err(|error| Failed::io(command, error))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-        false => {
-            let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            Err(Failed::io(file, std::io::Error::other(why)))
+    let losetup = Path::new("losetup");
+    let mut why = String::new();
+    for direct in ["--direct-io=on", "--direct-io=off"] {
+        let output = Command::new(losetup).args(["--find", "--show", direct]).arg(file).output();
+        let output = output.map_err(|error| Failed::io(losetup, error))?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
         }
+        why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     }
+    Err(Failed::io(file, std::io::Error::other(why)))
 }
