@@ -99,6 +99,39 @@ fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, f64, f64)> {
     Ok((done, seconds, (busy() - cpu) / seconds))
 }
 
+/// Seconds for which a volume may go on with what is due when all was written.
+const SETTLES: u64 = 600;
+
+/// When the system writes out what is dirty, until this is dropped: as a machine with so many MiB of memory has it, else all of it may
+/// be dirty.
+struct Dirty(Vec<(&'static str, String)>);
+
+impl Dirty {
+    fn new(mib: u64) -> Result<Dirty> {
+        // What is in bytes makes the percents zero, and the other way round.
+        let files =
+            ["dirty_background_bytes", "dirty_bytes", "dirty_background_ratio", "dirty_ratio"];
+        let read = |file| Ok((file, std::fs::read_to_string(Dirty::path(file))?));
+        let before = Dirty(files.into_iter().map(read).collect::<Result<_>>()?);
+        for (file, part) in [(files[0], 16), (files[1], 4)] {
+            std::fs::write(Dirty::path(file), ((mib << 20) / part).to_string())?;
+        }
+        Ok(before)
+    }
+
+    fn path(file: &str) -> PathBuf {
+        Path::new("/proc/sys/vm").join(file)
+    }
+}
+
+impl Drop for Dirty {
+    fn drop(&mut self) {
+        for (file, value) in self.0.iter().filter(|(_, value)| value.trim() != "0") {
+            let _ = std::fs::write(Dirty::path(file), value);
+        }
+    }
+}
+
 /// All that the parts need.
 struct Bench<'a> {
     args: &'a Args,
@@ -127,8 +160,12 @@ impl Bench<'_> {
     }
 
     fn stand(&self, disk: usize, more: &[&str]) -> Result<Stand> {
+        self.stand_of(disk, more, self.args.size << 30)
+    }
+
+    fn stand_of(&self, disk: usize, more: &[&str], len: u64) -> Result<Stand> {
         let (name, what, system, options) = DISKS[disk];
-        let (len, memory) = (self.args.size << 30, self.args.memory);
+        let memory = self.args.memory;
         // What is served has half as much again for who serves it; others may have that themselves.
         let more_memory = if what == "file" { memory / 2 } else { 0 };
         if memory > 0 {
@@ -144,7 +181,7 @@ impl Bench<'_> {
     }
 
     /// A mail server on a disk: what came of it, and of its transactions.
-    fn serve_mail(&self, stand: &Stand, mail: Mail) -> Result<(mail::Done, Measured)> {
+    fn serve_mail(&self, stand: &mut Stand, mail: Mail) -> Result<(mail::Done, Measured)> {
         let folder = stand.at.join("mail");
         let cpu = std::cell::Cell::new(0.0);
         let before = || {
@@ -156,12 +193,12 @@ impl Bench<'_> {
         let seconds = done.seconds[1];
         let cores = (busy() - cpu.get()) / seconds;
         let rate = done.transactions as f64 / seconds;
-        Ok((done, Measured { rate, seconds, cores, stored: stand.stored()? }))
+        Ok((done, Measured { rate, seconds, cores, stored: stand.stored(SETTLES)? }))
     }
 
     fn mail_part(&mut self, disk: usize) -> Result<()> {
-        let stand = self.stand(disk, &[])?;
-        let (done, m) = self.serve_mail(&stand, self.mail())?;
+        let mut stand = self.stand(disk, &[])?;
+        let (done, m) = self.serve_mail(&mut stand, self.mail())?;
         let stored = m.stored;
         self.note("mail: transactions", disk, &stand.name, m)?;
         let made = Measured {
@@ -200,7 +237,7 @@ impl Bench<'_> {
     }
 
     fn transactions_part(&mut self, disk: usize) -> Result<()> {
-        let stand = self.stand(disk, &[])?;
+        let mut stand = self.stand(disk, &[])?;
         let server = self.database(&stand, "accounts")?;
         let seconds = self.args.seconds;
         let (rate, _, cores) = timed(|| server.pgbench("select-only", 8, seconds))?;
@@ -209,34 +246,27 @@ impl Bench<'_> {
         let mut write = Measured { rate, seconds: seconds.into(), cores, stored: 0 };
         server.stop()?;
         drop(server);
-        write.stored = stand.stored()?;
+        write.stored = stand.stored(SETTLES)?;
         self.note("transactions: that read", disk, &stand.name, read)?;
         self.note("transactions: that write", disk, &stand.name, write)
     }
 
-    /// All queries, one after the other.
-    fn queries(&mut self, disk: usize, stand: &Stand, server: &Postgres) -> Result<()> {
+    fn warehouse_part(&mut self, disk: usize) -> Result<()> {
+        let mut stand = self.stand(disk, &[])?;
+        let server = self.database(&stand, "warehouse")?;
         let folder = self.args.work.join("warehouse-csv");
         let (each, seconds, cores) = timed(|| {
-            let queries = QUERIES.iter();
-            queries
-                .map(|n| server.query(&folder.join(format!("{n}.sql"))))
-                .collect::<Result<Vec<f64>>>()
+            let query = |n: &u32| server.query(&folder.join(format!("{n}.sql")));
+            QUERIES.iter().map(query).collect::<Result<Vec<f64>>>()
         })?;
+        server.stop()?;
         for (n, seconds) in QUERIES.iter().zip(each) {
             let m = Measured { rate: 1.0 / seconds, seconds, ..Measured::default() };
             self.note(&format!("warehouse: query {n}"), disk, &stand.name, m)?;
         }
-        server.stop()?;
         let rate = QUERIES.len() as f64 / seconds;
-        let m = Measured { rate, seconds, cores, stored: stand.stored()? };
+        let m = Measured { rate, seconds, cores, stored: stand.stored(SETTLES)? };
         self.note("warehouse: queries", disk, &stand.name, m)
-    }
-
-    fn warehouse_part(&mut self, disk: usize) -> Result<()> {
-        let stand = self.stand(disk, &[])?;
-        let server = self.database(&stand, "warehouse")?;
-        self.queries(disk, &stand, &server)
     }
 
     fn has(&self, part: &str) -> bool {
@@ -350,8 +380,8 @@ impl Bench<'_> {
         )?;
         for kib in [8, 16, 32, 64, 128, 256] {
             let extent = (kib << 10).to_string();
-            let stand = self.stand(2, &["--extent", &extent, "--segment-bits", "23"])?;
-            let (_, m) = self.serve_mail(&stand, self.mail())?;
+            let mut stand = self.stand(2, &["--extent", &extent, "--segment-bits", "23"])?;
+            let (_, m) = self.serve_mail(&mut stand, self.mail())?;
             let load = format!("mail: extents of {kib} KiB");
             self.note(&load, 2, &stand.name, m)?;
             let stored = m.stored as f64 / 1e6;
@@ -361,7 +391,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The mail server with one processor and with two, and the processors of servers alone.
+    /// The mail server, and what serves its disk, with one processor and with two.
     fn cores(&mut self, text: &mut String) -> Result<()> {
         writeln!(
             text,
@@ -372,8 +402,8 @@ impl Bench<'_> {
             for cpus in ["0", "0-1"] {
                 let id = std::process::id().to_string();
                 run(Command::new("taskset").args(["-a", "-c", "-p", cpus, &id]))?;
-                let stand = self.stand(disk, &[])?;
-                let (_, m) = self.serve_mail(&stand, self.mail())?;
+                let mut stand = self.stand(disk, &[])?;
+                let (_, m) = self.serve_mail(&mut stand, self.mail())?;
                 self.note(&format!("mail: processors {cpus}"), disk, &stand.name, m)?;
                 rates.push(m.rate);
             }
@@ -384,23 +414,24 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The mail server on a volume that has hardly more room than it needs, and on one that has plenty.
+    /// The mail server on a disk that it fills, on a volume that has as much room as its length needs, and on one that has plenty. Neither
+    /// compresses, so that what is stored tells how long the disk has to be.
     fn cleaner(&mut self, text: &mut String) -> Result<()> {
-        let plenty = self.stand(2, &[])?;
-        let (_, m) = self.serve_mail(&plenty, self.mail())?;
-        drop(plenty);
-        // All that is stored in the end fills nine tenths of it.
-        let capacity = (m.stored * 10 / 9).to_string();
+        let mut long = self.stand(1, &[])?;
+        let (_, m) = self.serve_mail(&mut long, self.mail())?;
+        drop(long);
+        let len = (m.stored * 10 / 9).next_multiple_of(1 << 20);
+        let plenty = (len * 4).to_string();
         let mut lines = Vec::new();
         writeln!(
             text,
-            "## The cleaner over time\n\nThe mail server on a volume with lz4 that has plenty of room, so that nothing is cleaned while it runs, and on one \
-             that what is stored in the end fills to nine tenths.\n\n| room | transactions/s | slowest second | cores busy |\n|---|---|---|---|"
+            "## The cleaner over time\n\nThe mail server on a file system that it fills to nine tenths, on a volume without compression: with room for four times as much, so that nothing \
+             is cleaned while it runs, and with as much as it has by itself.\n\n| room | transactions/s | slowest second | cores busy |\n|---|---|---|---|"
         )?;
-        for (name, more) in [("plenty", &[][..]), ("tight", &["--capacity", capacity.as_str()])] {
-            let stand = self.stand(2, more)?;
-            let (done, m) = self.serve_mail(&stand, self.mail())?;
-            self.note(&format!("mail: {name} room"), 2, &stand.name, m)?;
+        for (name, more) in [("plenty", &["--capacity", plenty.as_str()][..]), ("tight", &[])] {
+            let mut stand = self.stand_of(1, more, len)?;
+            let (done, m) = self.serve_mail(&mut stand, self.mail())?;
+            self.note(&format!("mail: {name} room"), 1, &stand.name, m)?;
             // The last second is not a whole one.
             let all = &done.over_time[..done.over_time.len().saturating_sub(1).max(1)];
             let least = all.iter().min().copied().unwrap_or(0);
@@ -433,10 +464,10 @@ impl Bench<'_> {
         let mut raw = None;
         for (disk, (name, ..)) in DISKS.iter().enumerate().take(5) {
             let more = ["--rate", RATE, "--seek", SEEK];
-            let stand = self.stand(disk, &more)?;
+            let mut stand = self.stand(disk, &more)?;
             let few = Mail { messages: self.args.messages / 8, ..self.mail() };
             let few = Mail { transactions: few.messages, ..few };
-            let (_, mail) = self.serve_mail(&stand, few)?;
+            let (_, mail) = self.serve_mail(&mut stand, few)?;
             self.note("mail: on a disk with a head", disk, name, mail)?;
             drop(stand);
             let stand = self.stand(disk, &more)?;
@@ -534,23 +565,22 @@ pub fn bench(args: &Args) -> Result<()> {
     let csv = String::from("disk,load,per_second,seconds,cores,stored_bytes\n");
     let mut bench = Bench { args, text, rows: BTreeMap::new(), csv, seed: 1 };
     bench.templates()?;
-    let memory = match args.memory {
-        0 => "as much memory as there is".to_owned(),
+    let (memory, _dirty) = match args.memory {
+        0 => ("as much memory as there is".to_owned(), None),
         mib => {
-            // As a machine with so little memory has it: else all of it may be dirty.
-            for (file, part) in [("dirty_background_bytes", 16), ("dirty_bytes", 4)] {
-                std::fs::write(format!("/proc/sys/vm/{file}"), ((mib << 20) / part).to_string())?;
-            }
+            let dirty = Dirty::new(mib)?;
             limit(mib)?;
             let half = mib / 2;
-            format!(
+            let told = format!(
                 "{mib} MiB of memory, page cache included, and {half} MiB for who serves a disk, or for those of a disk that is not served"
-            )
+            );
+            (told, Some(dirty))
         }
     };
     let wanted = |name: &str| {
         args.only.is_empty() || args.only.iter().any(|only| name.starts_with(only.as_str()))
     };
+    let has = |part: &str| args.parts.iter().any(|wanted| wanted == part);
     let mut missing = String::new();
     type Part<'a, 'b> = (&'a str, fn(&mut Bench<'b>, usize) -> Result<()>);
     let parts: [Part; 4] = [
@@ -561,9 +591,7 @@ pub fn bench(args: &Args) -> Result<()> {
     ];
     for round in 0..args.rounds {
         bench.seed = round as u64 + 1;
-        for (name, part) in
-            parts.into_iter().filter(|(name, _)| bench.args.parts.iter().any(|part| part == name))
-        {
+        for (name, part) in parts.into_iter().filter(|(name, _)| has(name)) {
             for (disk, _) in DISKS.iter().enumerate().filter(|(_, disk)| wanted(disk.0)) {
                 if let Err(error) = part(&mut bench, disk) {
                     eprintln!("{name}, {}: {error}", DISKS[disk].0);
@@ -579,7 +607,7 @@ pub fn bench(args: &Args) -> Result<()> {
     let mut text = format!(
         "# Applications on disks\n\n{} {memory}; disks of {} GiB; medians of {} interleaved rounds. *raw* is a plain file served as volumes are, as one file \
          by FUSE of which the loop device makes a disk, with ext4 on it; *ext4 on a file* and btrfs lie on the loop device alone. Stored is what the file \
-         that holds the disk takes after `fstrim` and some seconds in which nothing is asked for (of btrfs, what it says it uses).\n\n{missing}",
+         that holds the disk takes after `fstrim`, when a volume has nothing to do any more (of btrfs, what it says it uses).\n\n{missing}",
         machine(),
         args.size,
         args.rounds
@@ -629,7 +657,7 @@ pub fn bench(args: &Args) -> Result<()> {
             &[("warehouse: queries", "queries/s")][..],
         ),
     ] {
-        if !bench.has(part) {
+        if !has(part) {
             continue;
         }
         let mut name = part.to_owned();
@@ -644,18 +672,17 @@ pub fn bench(args: &Args) -> Result<()> {
     let more: [(&str, More); 5] = [
         ("slow", Bench::slow),
         ("extents", Bench::extents),
-        ("cores", Bench::cores),
         ("cleaner", Bench::cleaner),
         ("trace", Bench::trace),
+        // The last: whoever was on two processors stays there.
+        ("cores", Bench::cores),
     ];
     for (name, part) in more {
-        if bench.has(name) {
-            part(&mut bench, &mut text)?;
-        }
-    }
-    if args.memory > 0 {
-        for (file, percent) in [("dirty_background_ratio", "10"), ("dirty_ratio", "20")] {
-            std::fs::write(format!("/proc/sys/vm/{file}"), percent)?;
+        if has(name)
+            && let Err(error) = part(&mut bench, &mut text)
+        {
+            eprintln!("{name}: {error}");
+            writeln!(text, "\n{name} could not be measured: {error}\n")?;
         }
     }
     std::fs::write(args.output.join("applications.csv"), &bench.csv)?;

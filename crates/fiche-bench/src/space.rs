@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fiche::testing::Random;
 
@@ -131,27 +131,11 @@ struct Kind<'a> {
 }
 
 impl Kind<'_> {
-    fn wait(&self, stand: &Stand) -> Result<()> {
-        stand.sync()?;
-        let start = Instant::now();
-        let mut last = stand.stored()?;
-        while start.elapsed() < Duration::from_secs(self.args.seconds) {
-            std::thread::sleep(Duration::from_secs(2));
-            // What does not change any more does not need all of the time.
-            let now = stand.stored()?;
-            if now == last {
-                break;
-            }
-            last = now;
-        }
-        Ok(())
-    }
-
     fn on(&self, name: &str, below: &Below, system: (&str, &str), again: bool) -> Result<Stored> {
         // Twice as much as there is, so that it is not the cleaner that is measured.
         let len = (self.len * 2).next_multiple_of(1 << 30);
-        let stand = Stand::new(name, below, system, len, 0, &self.args.work)?;
-        let empty = stand.stored()?;
+        let mut stand = Stand::new(name, below, system, len, 0, &self.args.work)?;
+        let empty = stand.stored(self.args.seconds)?;
         let start = Instant::now();
         for i in 0..self.copies {
             let to = stand.at.join(format!("copy{i}"));
@@ -159,8 +143,7 @@ impl Kind<'_> {
         }
         stand.sync()?;
         let seconds = start.elapsed().as_secs_f64();
-        self.wait(&stand)?;
-        let fresh = stand.stored()?.saturating_sub(empty);
+        let fresh = stand.stored(self.args.seconds)?.saturating_sub(empty);
         let mut stored = Stored { seconds, fresh, again: 0 };
         if again {
             let mut all = Vec::new();
@@ -168,8 +151,7 @@ impl Kind<'_> {
                 files(&stand.at.join(format!("copy{i}")), &[], &mut all)?;
             }
             rewrite(&all, 1)?;
-            self.wait(&stand)?;
-            stored.again = stand.stored()?.saturating_sub(empty);
+            stored.again = stand.stored(self.args.seconds)?.saturating_sub(empty);
         }
         Ok(stored)
     }

@@ -2,11 +2,11 @@
 //! on a loop device alone.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -18,7 +18,7 @@ use crate::engine::Result;
 use crate::volume::{Plain, enter, run, shell};
 
 /// What lies below a file system.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Below {
     /// A volume: its codec, and what else `serve-disk` is told.
     Volume(&'static str, Vec<String>),
@@ -37,7 +37,24 @@ pub struct Stand {
     pub file: PathBuf,
     is_btrfs: bool,
     device: Option<String>,
-    served: Option<(Child, PathBuf)>,
+    served: Option<Served>,
+}
+
+/// Who serves a disk: told by its input, answers on its output.
+struct Served {
+    child: Child,
+    told: BufReader<ChildStdout>,
+    folder: PathBuf,
+}
+
+impl Served {
+    /// The next line that it says.
+    fn next(&mut self) -> Result<()> {
+        match self.told.read_line(&mut String::new())? {
+            0 => Err("the server ended".into()),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Stand {
@@ -78,14 +95,15 @@ impl Stand {
                     Below::Raw(more) => server.args(more),
                     Below::File => &mut server,
                 };
-                let server = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-                let (child, _) = stand.served.insert((server, folder.clone()));
+                let mut child = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+                let told = BufReader::new(child.stdout.take().ok_or("no output")?);
+                let disk = folder.join("disk");
+                let served = stand.served.insert(Served { child, told, folder });
                 if memory > 0 {
-                    enter("servers", memory, child.id())?;
+                    enter("servers", memory, served.child.id())?;
                 }
-                let told = child.stdout.take().ok_or("no output")?;
-                BufReader::new(told).lines().next().ok_or("the server ended")??;
-                folder.join("disk")
+                served.next()?;
+                disk
             }
         };
         let device =
@@ -114,9 +132,9 @@ impl Stand {
         shell("sync; echo 3 > /proc/sys/vm/drop_caches").map(|_| ())
     }
 
-    /// Bytes that it takes when all that is not needed was given back, and nothing is done any more; of btrfs, which has no such end,
-    /// those that it uses.
-    pub fn stored(&self) -> Result<u64> {
+    /// Bytes that it takes when all that is not needed was given back, and a volume has nothing to do any more, but at most so many seconds
+    /// later; of btrfs, which has no such end, those that it uses.
+    pub fn stored(&mut self, seconds: u64) -> Result<u64> {
         self.sync()?;
         let at = self.at.display();
         if self.is_btrfs {
@@ -126,16 +144,12 @@ impl Stand {
             return Ok(used.trim().parse()?);
         }
         shell(&format!("fstrim {at}"))?;
-        let (start, mut since, mut last) = (Instant::now(), Instant::now(), 0);
-        while since.elapsed() < Duration::from_secs(4) && start.elapsed() < Duration::from_secs(60)
-        {
-            let now = self.file.metadata()?.blocks() * 512;
-            if now != last {
-                (since, last) = (Instant::now(), now);
-            }
-            std::thread::sleep(Duration::from_millis(100));
+        if let Some(served) = &mut self.served {
+            let input = served.child.stdin.as_mut().ok_or("no input")?;
+            writeln!(input, "{seconds}")?;
+            served.next()?;
         }
-        Ok(last)
+        Ok(self.file.metadata()?.blocks() * 512)
     }
 
     /// Ends the server so that it tells what it was asked to.
@@ -154,9 +168,9 @@ impl Stand {
         if let Some(device) = self.device.take() {
             quiet(Command::new("losetup").args(["-d", &device]));
         }
-        if let Some((mut server, folder)) = self.served.take() {
-            drop(server.stdin.take());
-            let _ = server.wait();
+        if let Some(Served { mut child, folder, .. }) = self.served.take() {
+            drop(child.stdin.take());
+            let _ = child.wait();
             let _ = std::fs::remove_dir(folder);
         }
         let _ = std::fs::remove_dir(&self.at);
@@ -170,7 +184,8 @@ impl Drop for Stand {
     }
 }
 
-/// Serves a volume, or a plain file, as one file of a folder until its input ends.
+/// Serves a volume, or a plain file, as one file of a folder until its input ends. A line of seconds is answered when nothing is due any more, or so
+/// many later.
 #[derive(clap::Args)]
 pub struct ServeArgs {
     file: PathBuf,
@@ -321,13 +336,29 @@ impl WriteAt for Traced<Plain> {
     }
 }
 
+/// Waits until a volume did nothing for three seconds, or for so long.
+fn settle(volume: &Volume, most: Duration) {
+    let did = || {
+        let stats = volume.stats();
+        (stats.appended_len, stats.given_len, stats.checkpoints)
+    };
+    let (start, mut since, mut last) = (Instant::now(), Instant::now(), did());
+    while since.elapsed() < Duration::from_secs(3) && start.elapsed() < most {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = did();
+        if now != last {
+            (since, last) = (Instant::now(), now);
+        }
+    }
+}
+
 pub fn serve(args: &ServeArgs) -> Result<()> {
     let trace = args.trace.as_ref().map(|_| Trace::default());
     let slow = || {
         let head = Mutex::new((0, Instant::now()));
         args.rate.map(|rate| Slow { rate: rate * 1e6, seek: args.seek / 1e3, head })
     };
-    let mut tended = None;
+    let mut tended: Option<(Arc<Volume>, Tended)> = None;
     let device: Arc<dyn WriteAt> = match &args.codec {
         None => {
             let mut options = OpenOptions::new();
@@ -362,7 +393,7 @@ pub fn serve(args: &ServeArgs) -> Result<()> {
             let below = FileDevice::open(&args.file)?;
             let volume =
                 Arc::new(opening.open(Traced { below, trace: trace.clone(), slow: slow() })?);
-            tended = Some(Tended::new(&volume)?);
+            tended = Some((volume.clone(), Tended::new(&volume)?));
             volume
         }
     };
@@ -370,8 +401,12 @@ pub fn serve(args: &ServeArgs) -> Result<()> {
     let _ = rustix::process::configure_io_flusher_behavior(true);
     let mounted = fiche_serve::Disk::new(device.clone()).at(&args.folder)?;
     println!("ready");
-    std::io::stdout().flush()?;
-    std::io::stdin().read_to_end(&mut Vec::new())?;
+    for line in std::io::stdin().lines() {
+        if let Some((volume, _)) = &tended {
+            settle(volume, Duration::from_secs(line?.parse()?));
+        }
+        println!("settled");
+    }
     drop(tended);
     device.flush()?;
     mounted.unmount()?;

@@ -105,6 +105,23 @@ fn what_was_flushed_is_there_when_the_server_was_killed_and_all_when_it_was_stop
 }
 
 #[test]
+fn lengths_that_make_no_sense_are_refused_before_anything_is_served() {
+    let place = Place::new();
+    place.ok(&["volume", "create", "disk", "--size", "64M"]);
+    for (option, value, why) in [
+        ("--extent", "4K", "an extent has 8 to 256 KiB"),
+        ("--extent", "1M", "an extent has 8 to 256 KiB"),
+        ("--pack", "5K", "a unit is a multiple of 4 KiB, up to 128 KiB"),
+        ("--pack", "256K", "a unit is a multiple of 4 KiB, up to 128 KiB"),
+        ("--pack", "x", "no such unit"),
+    ] {
+        let serve = ["volume", "serve", "disk", "--nbd", "./socket", option, value];
+        fails(&place, 2, &serve, why);
+        assert!(!place.path("socket").exists());
+    }
+}
+
+#[test]
 fn who_serves_a_volume_tells_what_it_does() {
     let place = Place::new();
     place.ok(&["volume", "create", "disk", "--size", "64M", "--codec", "lz4"]);

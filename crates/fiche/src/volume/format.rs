@@ -24,7 +24,7 @@
 //! | 32 | 1 | segment bits | segments are 2 to the power of this many bytes long: 16 to 26 |
 //! | 33 | 1 | codec | in which new units are stored: numbers as under "Codecs"; 0 to 3 |
 //! | 34 | 1 | level | of it, signed |
-//! | 35 | 1 | unit | how many blocks a new unit has at most: 1 to 32, half of a segment at most |
+//! | 35 | 1 | unit | how many blocks a unit has at most when it is written: 1 to 32, half of a segment at most. One that is packed again later may have more |
 //! | 36 | 4 | most segments | how many there may be: at most as many as positions of 5 bytes reach, and no less than segments |
 //! | 40 | 4 | segments | how many there were, with segment 0; the log may have gone on in others since |
 //! | 44 | 4 | reserved | zero |

@@ -402,8 +402,9 @@ impl OpenOptions {
         OpenOptions { memory: bytes, ..self }
     }
 
-    /// Bytes of an extent, at most, of those that are written from now on: 8 KiB to 256 KiB, and a 32nd of a segment; 32 KiB by itself, and one unit where that is
-    /// longer. An extent is what is written at once for one request; it does not matter for reading, which takes the bytes of a unit.
+    /// Bytes of an extent, at most, of those that are written from now on: 8 KiB to 256 KiB, and a 32nd of a segment where that is
+    /// more than the 32 KiB, or the one unit if that is longer, that it has by itself. An extent is what is written at once for one
+    /// request; reading does not depend on it, which takes the bytes of a unit.
     #[must_use]
     pub fn extent(self, bytes: usize) -> OpenOptions {
         OpenOptions { extent: Some(bytes), ..self }
@@ -436,8 +437,7 @@ impl OpenOptions {
         let mut volume = Volume::over(Box::new(device), superblock, self.memory);
         if let Some(bytes) = self.extent {
             // At the end of a segment there may be no room for one.
-            let default = volume.packing.extent;
-            volume.packing.extent = bytes.min(1 << (volume.bits - 5)).max(default.min(bytes));
+            volume.packing.extent = bytes.min(volume.packing.extent.max(1 << (volume.bits - 5)));
         }
         if let Some(bytes) = self.pack {
             let cold = bytes / BLOCK;

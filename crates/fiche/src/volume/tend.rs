@@ -42,8 +42,9 @@ impl Volume {
     /// Does a little of what is due beside the requests, in as much time as some of them take. Where room becomes short it cleans segments: as many
     /// bytes as keep up with what is written, more the less room is left, so that no write has to wait
     /// for a segment. If `is_idle`, since nobody asked for anything for a while, also such that are not needed yet, until
-    /// nearly all that is stored is needed; puts blocks that were written one by one together into units, and compresses all that was written since the volume was opened harder, once; then it stores the map, and gives back the room of those that are free. Returns whether there
-    /// is more to do now.
+    /// nearly all that is stored is needed. It puts blocks that were written one by one together into units, and compresses all that was
+    /// written since the volume was opened harder, once; then it stores the map, and gives back the room of those that are free.
+    /// Returns whether there is more to do now.
     ///
     /// Without it a write that finds no room cleans by itself, and nothing is given back but by [`trim`](Volume::trim). Usually
     /// [`Tended`] calls it.
@@ -111,15 +112,20 @@ impl Volume {
                 return self.checkpoint_beside(log).map(|()| true);
             }
             let has_room = log.space.available() > least;
-            let found = match (is_idle, is_short) {
-                (true, _) => log.space.victim(IDLE_BELOW, false).or_else(|| {
-                    let may_pack = self.packing.codec != Codec::Copy && !is_short;
-                    tender.is_extra = may_pack && log.space.soon() < soon;
-                    if tender.is_extra { log.space.raw() } else { None }
-                }),
+            let mut found = match (is_idle, is_short) {
+                (true, _) => log.space.victim(IDLE_BELOW, false),
                 (false, true) => log.space.victim(31, true),
                 (false, false) => None,
             };
+            let may_pack = is_idle && !is_short && self.packing.codec != Codec::Copy;
+            if found.is_none() && may_pack && log.space.soon() < soon {
+                if log.space.free_len() > self.kept(&log) + soon {
+                    // It may take long until all is packed: what was won is given back before.
+                    while self.punch(&mut log)? {}
+                }
+                found = log.space.raw();
+                tender.is_extra = found.is_some();
+            }
             match found {
                 Some(segment) if has_room => self.choose(&mut log, segment),
                 _ if is_idle && (log.space.soon() > 0 || log.since > AT_A_TIME as u64) => {

@@ -297,11 +297,16 @@ fn beside(random: &mut Random) -> Recorded {
     // Or with so little room that writes clean as well.
     let is_tight = random.below(2) == 0;
     let (codec, blocks) = if is_tight { (Codec::Copy, 200) } else { (Codec::Lz4, 120) };
-    let options = Options::new(blocks * BLOCK as u64).segment_bits(16).codec(codec);
+    // Or with blocks that are packed in pairs.
+    let is_paired = !is_tight && random.below(2) == 0;
+    let bits = if is_paired { 17 } else { 16 };
+    let options = Options::new(blocks * BLOCK as u64).segment_bits(bits).codec(codec);
     let room = if is_tight { blocks * BLOCK as u64 * 9 / 8 + (11 << 16) } else { 64 << 20 };
     let options = options.capacity(room);
-    let unit = [1, 4][random.below(2) as usize] * BLOCK;
-    let volume = Volume::create(Slow(device.clone()), options.unit(unit)).unwrap();
+    let unit = if is_paired { 1 } else { [1, 4][random.below(2) as usize] } * BLOCK;
+    drop(Volume::create(device.clone(), options.unit(unit)).unwrap());
+    let opened = OpenOptions::default().pack(unit * if is_paired { 2 } else { 1 });
+    let volume = opened.open(Slow(device.clone())).unwrap();
     let volume = Arc::new(volume);
     let mut recorded = Recorded::new(device, blocks);
     let is_over = AtomicBool::new(false);

@@ -263,6 +263,80 @@ fn what_was_written_in_a_hurry_is_packed_into_larger_units_when_nobody_asks() {
     }
 }
 
+/// A volume whose blocks were written one by one, and shrink to half when four are packed as one.
+fn to_be_packed(device: &TracedDevice, blocks: u64) -> (Volume, Vec<u8>) {
+    let options = Options::new(blocks * BLOCK as u64).segment_bits(18).codec(Codec::Zstd);
+    drop(Volume::create(device.clone(), options.unit(BLOCK)).unwrap());
+    let volume = OpenOptions::default().pack(4 * BLOCK).open(device.clone()).unwrap();
+    let mut alike = Alike::new(blocks);
+    let model: Vec<u8> = (0..blocks).flat_map(|block| alike.block(block)).collect();
+    for (i, block) in model.chunks(BLOCK).enumerate() {
+        volume.write_at((i * BLOCK) as u64, block).unwrap();
+    }
+    (volume, model)
+}
+
+#[test]
+fn room_is_given_back_while_there_is_still_something_to_pack() {
+    let (volume, model) = to_be_packed(&TracedDevice::default(), 8192);
+    let (mut packed, mut most) = (0, 0);
+    while volume.tend(true).unwrap() {
+        let stats = volume.stats();
+        most = most.max(stats.stored_len());
+        if stats.given_len == 0 {
+            packed = stats.moved_len;
+        }
+    }
+    let stats = volume.stats();
+    assert!(packed > 0 && packed < stats.moved_len / 2, "{packed}, then {stats:?}");
+    let fresh = stats.appended_len - stats.moved_len;
+    assert!(most < fresh + (24 << 18), "{most} bytes of {fresh}");
+    assert!(whole(&volume) == model);
+    check(&volume);
+}
+
+#[test]
+fn who_asks_for_something_ends_the_packing() {
+    let (volume, model) = to_be_packed(&TracedDevice::default(), 4096);
+    while volume.stats().moved_len == 0 {
+        assert!(volume.tend(true).unwrap());
+    }
+    let moved = volume.stats().moved_len;
+    while volume.tend(false).unwrap() {}
+    assert_eq!(volume.stats().moved_len, moved);
+    // Later it goes on.
+    tend(&volume);
+    assert!(volume.stats().moved_len > moved * 10);
+    assert!(whole(&volume) == model);
+    check(&volume);
+}
+
+#[test]
+fn an_extent_is_as_long_as_is_asked_for() {
+    let blocks = 64;
+    let mut lens = Vec::new();
+    for extent in [8 << 10, 32 << 10, 256 << 10] {
+        let device = TracedDevice::default();
+        let options = Options::new(blocks * BLOCK as u64).segment_bits(22).codec(Codec::Copy);
+        drop(Volume::create(device.clone(), options.unit(BLOCK)).unwrap());
+        let volume = OpenOptions::default().extent(extent).open(device).unwrap();
+        let model = Random(3).bytes(blocks as usize * BLOCK);
+        let before = volume.stats().appended_len;
+        volume.write_at(0, &model).unwrap();
+        // Of each extent a head of 24 bytes, and of each block one of 16.
+        let heads = volume.stats().appended_len - before - blocks * (BLOCK as u64 + 16);
+        lens.push(heads / 24);
+        assert!(whole(&volume) == model);
+    }
+    assert_eq!(lens, [64, 10, 3]);
+    for bytes in [0, 4096, 257 << 10] {
+        let device = TracedDevice::default();
+        drop(Volume::create(device.clone(), Options::new(1 << 20)).unwrap());
+        let opened = OpenOptions::default().extent(bytes).open(device);
+        assert!(matches!(opened, Err(Error::Invalid { .. })), "{bytes}");
+    }
+}
+
 #[test]
 fn what_does_not_shrink_is_left_where_it_is() {
     let blocks = 2048u64;
