@@ -46,9 +46,10 @@ pub(super) struct Victim {
     /// Whether its blocks are as requests wrote them, or may be.
     is_raw: bool,
     bytes: Vec<u8>,
-    /// Where they lie in it; those from `next` on are still to be looked at.
+    /// Where they lie in it; those from `next` on are still to be looked at, those before `end` now.
     fragments: Vec<(usize, FragmentHead)>,
     next: usize,
+    end: usize,
 }
 
 impl Victim {
@@ -69,9 +70,19 @@ impl Victim {
         self.next == 0
     }
 
-    /// Those that are still to be looked at.
-    pub fn next_fragments(&self) -> impl Iterator<Item = &FragmentHead> {
-        self.fragments[self.next..].iter().map(|(_, head)| head)
+    /// From now on only the next ones are looked at, until these are so many bytes.
+    pub fn look_at(&mut self, most: usize) {
+        let (mut end, mut len) = (self.next, 0usize);
+        while end < self.fragments.len() && len < most {
+            len += self.fragments[end].1.stored_len();
+            end += 1;
+        }
+        self.end = end;
+    }
+
+    /// Those that are to be looked at now.
+    pub fn now(&self) -> impl Iterator<Item = &FragmentHead> {
+        self.fragments[self.next..self.end].iter().map(|(_, head)| head)
     }
 }
 
@@ -91,7 +102,16 @@ impl Volume {
         log.space.set_chosen(segment);
         let (turn, part) = (self.map().turn_of(segment), log.space.part(segment));
         let is_raw = turn == 0 || log.space.is_raw(segment);
-        Victim { segment, turn, part, is_raw, bytes: Vec::new(), fragments: Vec::new(), next: 0 }
+        Victim {
+            segment,
+            turn,
+            part,
+            is_raw,
+            bytes: Vec::new(),
+            fragments: Vec::new(),
+            next: 0,
+            end: 0,
+        }
     }
 
     /// Reads it, for which nobody else has to wait. `None` where it cannot be read: what is there may still be read piece by piece,
@@ -112,6 +132,7 @@ impl Volume {
                 at += head.stored_len();
             }
         }
+        victim.end = victim.fragments.len();
         Ok(Some(victim))
     }
 
@@ -134,7 +155,7 @@ impl Volume {
         self.begin_cold(log)?;
         let start = u64::from(segment) << self.bits;
         let (mut moved, before) = (Draft::default(), self.counts.moved());
-        while let Some((at, head)) = fragments.get(victim.next) {
+        for (at, head) in &fragments[victim.next..victim.end] {
             if (self.counts.moved() - before) as usize + moved.bytes.len() >= most {
                 break;
             }
@@ -178,7 +199,7 @@ impl Volume {
         drop(log);
         let start = u64::from(victim.segment) << self.bits;
         let (mut moved, mut entries, mut next) = (Draft::default(), Vec::new(), victim.next);
-        for &(at, head) in &victim.fragments[victim.next..] {
+        for &(at, head) in &victim.fragments[victim.next..victim.end] {
             let entry = (start + at as u64) / ALIGN;
             let is_full = moved.is_full_for(head.len as usize, self.packing.extent);
             let live = match head.kind {

@@ -35,25 +35,21 @@ pub(super) struct Packed {
 impl Packed {
     /// Whether it is worth the trouble to write all that is in the segment again.
     pub fn is_worth(&self) -> bool {
-        self.saved > self.old / 32
+        self.saved > self.old / 16
     }
 }
 
 impl Volume {
-    /// Packs the units that have blocks of a segment that is being cleaned, as far as its next fragments of so many bytes go: each with the blocks
-    /// beside it, wherever those are. Nobody has to wait for it.
-    pub(super) fn pack(&self, victim: &Victim, most: usize) -> Packed {
+    /// Packs the units that have blocks of a segment that is being cleaned, as far as is looked at now: each with the blocks beside it,
+    /// wherever those are. Nobody has to wait for it.
+    pub(super) fn pack(&self, victim: &Victim) -> Packed {
         let mut packed = Packed::default();
         if self.packing.codec == Codec::Copy {
             return packed;
         }
         let unit = self.packing.cold as u64;
-        let (mut groups, mut len) = (BTreeSet::new(), 0);
-        for head in victim.next_fragments() {
-            if len >= most {
-                break;
-            }
-            len += head.stored_len();
+        let mut groups = BTreeSet::new();
+        for head in victim.now() {
             if matches!(head.kind, Kind::Unit(_)) {
                 let last = head.block + u64::from(head.count) - 1;
                 groups.extend(head.block / unit..=last / unit);

@@ -57,9 +57,11 @@ impl Volume {
         if tender.victim.is_none() && !self.find_due(&mut tender, is_idle)? {
             return Ok(false);
         }
-        let Some(victim) = &tender.victim else { return Ok(true) };
         let is_extra = tender.is_extra;
-        let packed = if is_idle { self.pack(victim, AT_A_TIME) } else { Packed::default() };
+        let Some(victim) = &mut tender.victim else { return Ok(true) };
+        // What is behind is not to be moved before it was packed.
+        victim.look_at(if is_idle { AT_A_TIME } else { usize::MAX });
+        let packed = if is_idle { self.pack(victim) } else { Packed::default() };
         let mut log = locked(&self.log);
         if is_extra && (!is_idle || victim.is_untouched() && !packed.is_worth()) {
             match is_idle {
