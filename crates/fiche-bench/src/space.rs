@@ -49,9 +49,11 @@ const KINDS: [(&str, &str, &[&str]); 6] = [
 ];
 
 /// Volumes: codec, and what else they are told.
-const VOLUMES: [(&str, &str, &[&str]); 7] = [
+const VOLUMES: [(&str, &str, &[&str]); 9] = [
     ("fiche zstd:1", "zstd", &[]),
+    ("fiche zstd:1, no dictionary", "zstd", &["--no-dictionary"]),
     ("fiche zstd:1, units of 4K", "zstd", &["--unit", "4096"]),
+    ("fiche zstd:1, 4K, no dictionary", "zstd", &["--unit", "4096", "--no-dictionary"]),
     ("fiche zstd:1, packed by 64K", "zstd", &["--pack", "65536"]),
     ("fiche zstd:1, packed by 128K", "zstd", &["--pack", "131072"]),
     ("fiche lz4", "lz4", &[]),

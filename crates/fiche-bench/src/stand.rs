@@ -208,6 +208,9 @@ pub struct ServeArgs {
     /// Bytes of the units of blocks that are packed when nobody asks for anything
     #[arg(long)]
     pack: Option<usize>,
+    /// Train no dictionary
+    #[arg(long)]
+    no_dictionary: bool,
     #[arg(long, default_value_t = 64 << 20)]
     memory: u64,
     /// Writes when and where the file was read to this
@@ -383,7 +386,7 @@ pub fn serve(args: &ServeArgs) -> Result<()> {
                 options = options.capacity(capacity);
             }
             drop(Volume::create(FileDevice::create(&args.file)?, options)?);
-            let mut opening = Opening::default().memory(args.memory);
+            let mut opening = Opening::default().memory(args.memory).train(!args.no_dictionary);
             if let Some(extent) = args.extent {
                 opening = opening.extent(extent);
             }

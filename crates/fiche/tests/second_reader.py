@@ -2633,6 +2633,8 @@ LONGEST_EXTENT, PLACE_LENGTH, ALIGNMENT = 1 << 20, 5, 8
 DEVICE_BLOCK, FANOUT, OPENING = 4096, 1024, 40  # an opening is told by the bits from this one on
 PATTERN, ZEROS, MAP_NODE, USAGE_PAGE, USAGE_ROOT = 16, 17, 32, 33, 34
 SNAPSHOT, SNAPSHOT_ROOT, MOST_SNAPSHOTS = 35, 36, 4096
+COPY_OF_DICTIONARY, DICTIONARY_ROOT, MOST_DICTIONARIES, LONGEST_DICTIONARY = 37, 38, 16, 131072
+TRAINED = 64  # and one more for each number of a dictionary
 LONGEST_UNIT, LONGEST_PATTERN, LONGEST_ZEROS = 32, 4096, (1 << 24) - 1
 
 
@@ -2651,6 +2653,9 @@ class Volume:
     usage: int
     second_head: int  # 0 for nowhere
     snapshots: int  # 0 for none
+    dictionaries: int
+    copies: dict[tuple[int, int], int]  # where those of a number lie, each with its own
+    known: dict[int, object]  # dictionaries by their numbers, once they were read
 
 
 @dataclass(frozen=True)
@@ -2711,8 +2716,8 @@ def read_superblock(file: BinaryIO, size: int, superblock: Cursor) -> Volume:
     most, segments, reserved = (superblock.fixed(4) for _ in range(3))
     superblock.require(1 < segments <= most and segments << bits <= size, "count of segments")
     volume = Volume(file, size, tag, blocks, bits, most, segments,
-                    *(superblock.fixed(8) for _ in range(6)))
-    superblock.require(reserved == 0 and not any(superblock.take(24)), "reserved bytes")
+                    *(superblock.fixed(8) for _ in range(7)), {}, {})
+    superblock.require(reserved == 0 and not any(superblock.take(16)), "reserved bytes")
     superblock.require(lies_inside(volume, volume.head, EXTENT), "place of the log")
     second = volume.second_head
     apart = lies_inside(volume, second, EXTENT) and second >> bits != volume.head >> bits
@@ -2768,7 +2773,11 @@ def read_packed(fragment: Fragment) -> Cursor:
 
 
 def is_of_blocks(fragment: Fragment) -> bool:
-    return fragment.kind <= ZEROS
+    return fragment.kind <= ZEROS or is_trained(fragment)
+
+
+def is_trained(fragment: Fragment) -> bool:
+    return TRAINED <= fragment.kind < TRAINED + MOST_DICTIONARIES
 
 
 def check_unit_of_blocks(fragment: Fragment) -> None:
@@ -2779,7 +2788,7 @@ def check_unit_of_blocks(fragment: Fragment) -> None:
     elif fragment.kind == ZEROS:
         most, right = LONGEST_ZEROS, length == 0
     else:
-        fragment.require(fragment.kind <= 3, "kind")
+        fragment.require(fragment.kind <= 3 or is_trained(fragment), "kind")
         right = 1 <= length <= fragment.count * DEVICE_BLOCK
     fragment.require(right, "length")
     fragment.require(1 <= fragment.count <= most, "count of blocks")
@@ -2793,6 +2802,10 @@ def read_unit(volume: Volume, fragment: Fragment) -> bytes:
     if fragment.kind == PATTERN:
         return fragment.stored * (DEVICE_BLOCK // ALIGNMENT)
     length = fragment.count * DEVICE_BLOCK
+    if is_trained(fragment):
+        dictionary = find_dictionary(volume, fragment.kind - TRAINED)
+        return decode(partial(decode_zstd, dictionary=dictionary), fragment.stored, length,
+                      "unit", fragment.position)
     if len(fragment.stored) == length:
         return fragment.stored
     return decode(DECODERS[fragment.kind], fragment.stored, length, "unit", fragment.position)
@@ -2873,7 +2886,9 @@ def roll_forward(volume: Volume) -> list[Run]:
     while extent := read_next(volume, heads, number):
         for fragment in extent.fragments:
             if not is_of_blocks(fragment):
-                fragment.require(MAP_NODE <= fragment.kind <= SNAPSHOT_ROOT, "kind")
+                fragment.require(MAP_NODE <= fragment.kind <= DICTIONARY_ROOT, "kind")
+                if fragment.kind == COPY_OF_DICTIONARY:
+                    volume.copies[fragment.block, fragment.count] = fragment.position
                 continue
             check_unit_of_blocks(fragment)
             end, place = fragment.block + fragment.count, fragment.position
@@ -2921,6 +2936,30 @@ def read_map_node(volume: Volume, position: int, level: int, number: int) -> lis
         positions.append(position * ALIGNMENT)
     content.finish()
     return positions
+
+
+def list_dictionaries(volume: Volume) -> None:
+    """Where those of the superblock lie, before the log says otherwise."""
+    if volume.dictionaries == 0:
+        return
+    root = read_known(volume, volume.dictionaries, DICTIONARY_ROOT, 0, 1)
+    places = read_places(root)
+    root.require(len(places) % 2 == 0 and len(places) <= 2 * MOST_DICTIONARIES, "count of dictionaries")
+    for at, place in enumerate(places):
+        volume.copies[at // 2, at % 2 + 1] = place
+
+
+def find_dictionary(volume: Volume, number: int) -> object:
+    """Both copies are there, and the same."""
+    if number not in volume.known:
+        places = [volume.copies.get((number, copy), 0) for copy in (1, 2)]
+        copies = [read_known(volume, place, COPY_OF_DICTIONARY, number, at + 1) for at, place in enumerate(places)]
+        for fragment in copies:
+            fragment.require(1 <= len(fragment.stored) <= LONGEST_DICTIONARY, "length")
+            fragment.require(fragment.stored == copies[0].stored, "copies that differ")
+        volume.known[number] = zstandard.ZstdCompressionDict(
+            copies[0].stored, dict_type=zstandard.DICT_TYPE_FULLDICT)
+    return volume.known[number]
 
 
 def stored_places(volume: Volume, live: Counter, position: int, level: int,
@@ -3003,7 +3042,11 @@ def device_lines(volume: Volume, places: Iterable[tuple[int, int]]) -> list[str]
 def volume_manifest(volume: Volume) -> str:
     """Reads and verifies everything."""
     live: Counter[int] = Counter()
-    lines = device_lines(volume, all_places(volume, live))
+    list_dictionaries(volume)
+    places = all_places(volume, live)  # which reads the log
+    lines = device_lines(volume, places)
+    for number, _ in sorted(volume.copies):
+        find_dictionary(volume, number)
     check_usage(volume, live)
     for snapshot in read_snapshots(volume):
         lines += snapshot_lines(volume, snapshot)

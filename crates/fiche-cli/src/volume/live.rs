@@ -184,6 +184,8 @@ fn metrics(volume: &Volume) -> String {
         family(name, kind, help, &[("", value)]);
     };
     one("snapshots", "gauge", "Snapshots there are.", stats.snapshots as f64);
+    one("dictionaries", "gauge", "Dictionaries there are.", stats.dictionaries as f64);
+    one("dictionary_bytes", "gauge", "Bytes of them.", stats.dictionary_len as f64);
     one("barriers_total", "counter", "Barriers that were sent below.", stats.barriers as f64);
     one("map_stored_total", "counter", "How often the map was stored.", stats.checkpoints as f64);
     one("segments_cleaned_total", "counter", "Segments that were cleaned.", stats.cleaned as f64);
@@ -284,7 +286,15 @@ pub fn show_live(file: &Path, as_json: bool) -> Result<(), Failed> {
             get("map_stored_total")
         ),
     ));
-    rows.push(("memory", format!("{} of the map", bytes(get("map_memory_bytes")))));
+    rows.push((
+        "memory",
+        format!(
+            "{} of the map, {} of {} dictionaries",
+            bytes(get("map_memory_bytes")),
+            bytes(get("dictionary_bytes")),
+            get("dictionaries")
+        ),
+    ));
     if get("poisoned") > 0.0 {
         rows.push(("state", "writing failed: it can only be read until it is served again".into()));
     }

@@ -272,6 +272,7 @@ pub fn describe(told: &Description, as_json: bool) -> Result<(), Failed> {
             "free_bytes": told.free_len,
             "capacity_bytes": told.capacity,
             "live_thousandths": told.live,
+            "dictionaries": told.dictionaries,
             "generation": told.generation,
             "snapshots": told.snapshots.iter().map(snapshot::json_of).collect::<Vec<_>>(),
         });
@@ -279,10 +280,16 @@ pub fn describe(told: &Description, as_json: bool) -> Result<(), Failed> {
     }
     let snapshots = told.snapshots.iter().map(|info| info.name.as_str());
     let snapshots = snapshots.collect::<Vec<_>>().join(", ");
+    let mut packed = format!("by {codec} {}, in units of {}", told.level, show(told.unit as u64));
+    match told.dictionaries {
+        0 => {}
+        1 => packed.push_str(", with a dictionary"),
+        count => packed.push_str(&format!(", with {count} dictionaries")),
+    }
     let mut rows = vec![
         ("kind", "volume".to_owned()),
         ("disk", format!("{} bytes ({})", told.len, show(told.len))),
-        ("packed", format!("by {codec} {}, in units of {}", told.level, show(told.unit as u64))),
+        ("packed", packed),
         ("file", format!("{}, at most {}", show(told.stored_len), show(told.capacity))),
         ("free", format!("{} in segments of {}", show(told.free_len), show(told.segment_len))),
         ("needed", format!("{:.1} % of what the others hold", f64::from(told.live) / 10.0)),
@@ -324,6 +331,7 @@ fn check(args: &Check) -> Result<(), Failed> {
                 "block": block, "pos": pos
             })).collect::<Vec<_>>(),
             "damaged_nodes": checked.damaged_nodes,
+            "damaged_dictionaries": checked.damaged_dictionaries,
             "miscounted_segments": checked.miscounted,
             "snapshots": checked.snapshots.iter().map(|(name, checked)| json!({
                 "name": name,
@@ -343,6 +351,9 @@ fn check(args: &Check) -> Result<(), Failed> {
     }
     for pos in &checked.damaged_nodes {
         say!("{name}: damaged: node of the map at byte {pos}");
+    }
+    for pos in &checked.damaged_dictionaries {
+        say!("{name}: damaged: copy of a dictionary at byte {pos}");
     }
     if checked.miscounted > 0 {
         say!("{name}: {} segments hold something else than is counted", checked.miscounted);

@@ -51,6 +51,9 @@ pub struct Serve {
     /// many as it was made with. Longer ones shrink more, shorter ones are read faster one by one
     #[arg(long, value_name = "SIZE", value_parser = parse)]
     pack: Option<u64>,
+    /// Train no dictionary of what a volume holds when nobody asks for anything; those that there are are used
+    #[arg(long)]
+    no_dictionary: bool,
     #[command(flatten)]
     index: stream::Index,
     #[command(flatten)]
@@ -77,7 +80,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 impl Serve {
     fn volume(&self) -> Result<Arc<Volume>, Failed> {
-        let mut options = self.open.options();
+        let mut options = self.open.options().train(!self.no_dictionary);
         if let Some(bytes) = self.extent {
             options = options.extent(usize::try_from(bytes).unwrap_or(usize::MAX));
         }

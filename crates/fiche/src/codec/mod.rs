@@ -55,11 +55,13 @@ pub mod lz4;
 #[cfg(feature = "lzma")]
 mod lzma;
 mod matches;
+pub(crate) mod prepared;
 mod zstd;
 
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use self::bewalgo::{Strictness, Width};
 use crate::error::{Error, Place, Result};
@@ -435,6 +437,9 @@ impl FromStr for Codec {
 #[derive(Default)]
 pub struct Scratch {
     zstd: zstd::State,
+    /// Bound to the dictionary that was used last.
+    encoder: Option<prepared::Encoder>,
+    decoder: Option<prepared::Decoder>,
     bewalgo: bewalgo::Tables,
     lz4: lz4::Tables,
     #[cfg(feature = "lz4")]
@@ -455,6 +460,33 @@ impl Scratch {
     #[must_use]
     pub fn copied(&self) -> u64 {
         self.copied
+    }
+
+    /// Compresses by Zstandard with a dictionary; `None` when `dst` has no room.
+    pub(crate) fn compress_with(
+        &mut self,
+        encoding: &Arc<prepared::Encoding>,
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<Option<usize>> {
+        let ready = self.encoder.take().filter(|encoder| encoder.is_of(encoding));
+        let encoder = match ready {
+            Some(ready) => ready,
+            None => prepared::Encoder::new(encoding.clone())?,
+        };
+        Ok(self.encoder.insert(encoder).compress(src, dst))
+    }
+
+    /// Fills `dst` with what was compressed with a dictionary; `None` when `src` is not that.
+    pub(crate) fn decompress_with(
+        &mut self,
+        decoding: &prepared::Decoding,
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Option<()> {
+        let ready = self.decoder.take().or_else(prepared::Decoder::new)?;
+        let len = self.decoder.insert(ready).decompress(decoding, src, dst)?;
+        (len == dst.len()).then_some(())
     }
 
     /// Calls a codec that wants its bytes in one piece, which returns how many it wrote.

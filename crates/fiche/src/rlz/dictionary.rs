@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::OnceLock;
 
+use crate::codec::prepared::Decoding;
 use crate::error::{Error, Result};
 use crate::rlz::memory;
-use crate::rlz::zstd::Decoding;
 use crate::wire::Digest;
 
 /// The longest dictionary: 1 GiB, so that an offset takes 30 bits.
@@ -30,6 +30,12 @@ pub struct Dictionary {
 impl fmt::Debug for Dictionary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Dictionary({} bytes, {})", self.len(), self.digest)
+    }
+}
+
+impl AsRef<[u8]> for Dictionary {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
     }
 }
 

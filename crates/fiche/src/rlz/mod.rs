@@ -23,7 +23,6 @@ mod prune;
 mod sample;
 pub(crate) mod store;
 mod training;
-mod zstd;
 
 pub use coder::{Coder, Coding};
 pub use dictionary::Dictionary;

@@ -20,6 +20,8 @@ pub struct Checked {
     pub damaged: Vec<(u64, u64)>,
     /// Positions of nodes of the map that cannot be read.
     pub damaged_nodes: Vec<u64>,
+    /// Positions of copies of dictionaries that cannot be read; while the other one can be, all blocks can.
+    pub damaged_dictionaries: Vec<u64>,
     /// Segments of which something else is used than the usage pages say.
     pub miscounted: u64,
     /// The same of each snapshot, and its name: here [`miscounted`](Checked::miscounted) are segments that it leads to and does not hold.
@@ -31,7 +33,10 @@ impl Checked {
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let is_whole = |(_, checked): &(String, Checked)| checked.is_whole();
-        self.damaged.is_empty() && self.has_whole_map() && self.snapshots.iter().all(is_whole)
+        self.damaged.is_empty()
+            && self.damaged_dictionaries.is_empty()
+            && self.has_whole_map()
+            && self.snapshots.iter().all(is_whole)
     }
 
     /// True where the map and the usage are right, whatever the units and the snapshots are.
@@ -65,6 +70,7 @@ impl Volume {
             log.space.used(segment).live != counted.used.get(&segment).copied().unwrap_or(0)
         };
         checked.miscounted = (0..log.space.segments()).filter(is_wrong).count() as u64;
+        checked.damaged_dictionaries = self.damaged_copies(&log.copies);
         counted.is_snapshot = true;
         for kept in &log.snapshots {
             let view = View::new(kept.blocks, kept.map);
@@ -100,7 +106,8 @@ impl Volume {
                 *counted.used.entry(self.segment_of(entry)).or_default() += run.len() as u32;
                 checked.blocks += run.len() as u64;
                 let buf = &mut buf[..run.len() * BLOCK];
-                match read_unit(self.from(), start, entry, buf, &mut work) {
+                let (from, dictionaries) = (self.from(), &self.dictionaries);
+                match read_unit(from, dictionaries, start, entry, buf, &mut work) {
                     Ok((block, len)) => {
                         // Where blocks in its middle were written again it comes more than once.
                         let mut is_first = true;

@@ -297,7 +297,15 @@ impl Volume {
                 }
             }
             // Each superblock has its own.
-            Kind::UsageRoot | Kind::SnapshotRoot => {}
+            Kind::UsageRoot | Kind::SnapshotRoot | Kind::DictionaryRoot => {}
+            Kind::Dictionary => {
+                let copies = log.copies.get(head.block as usize);
+                let copy = copies.and_then(|copies| copies.get(head.count as usize - 1));
+                if copy == Some(&entry) && head.verify(tag, fragment) {
+                    self.move_on(log, moved, head.len as usize)?;
+                    moved.push_whole(head, &fragment[..head.stored_len()]);
+                }
+            }
             Kind::Snapshot => {
                 let kept = log.snapshots.iter_mut().find(|kept| kept.entry == entry);
                 kept.into_iter().for_each(Kept::touch);
@@ -324,14 +332,16 @@ impl Volume {
                 }
                 let mut whole = vec![0; head.count as usize * BLOCK];
                 let (mut room, scratch) = (Vec::new(), &mut log.scratch);
-                if unpack(head, stored, 0, &mut whole, &mut room, scratch).is_err() {
+                if unpack(head, stored, 0, &mut whole, &mut room, &self.dictionaries, scratch)
+                    .is_err()
+                {
                     return Ok(());
                 }
+                let packing = self.packing(self.packing.level);
                 for run in live.chunk_by(|a, b| a + 1 == *b) {
                     let from = (run[0] - head.block) as usize * BLOCK;
                     let run_bytes = &whole[from..from + run.len() * BLOCK];
-                    let drafts =
-                        draft(run[0], run_bytes, &self.packing, &mut log.scratch, &mut room)?;
+                    let drafts = draft(run[0], run_bytes, &packing, &mut log.scratch, &mut room)?;
                     for draft in drafts {
                         self.move_on(log, moved, usize::MAX / 2)?;
                         *moved = draft;

@@ -8,6 +8,7 @@ use crate::envelope::{Container, read_header};
 use crate::error::Result;
 use crate::io::{ReadAt, into_io};
 use crate::volume::device::Device;
+use crate::volume::dictionary;
 use crate::volume::format::BLOCK;
 use crate::volume::log::{Ahead, From};
 use crate::volume::open::{read_usage, whole};
@@ -38,6 +39,8 @@ pub struct Description {
     pub live: u32,
     /// How often the map was stored.
     pub generation: u64,
+    /// How many dictionaries were trained from what it holds.
+    pub dictionaries: usize,
     /// The snapshots that it has, the oldest first.
     pub snapshots: Vec<SnapshotInfo>,
 }
@@ -81,6 +84,7 @@ pub fn describe(source: &dyn ReadAt) -> Result<Description> {
     read_usage(&device, &superblock, &mut space)?;
     let from = From { device: &device, tag: superblock.tag, bits, ahead: Ahead::default() };
     let snapshots = snapshot::read_all(from, &superblock, &mut space)?;
+    let dictionaries = dictionary::read_copies(from, &superblock, &mut space)?;
     let (mut free, mut total, mut live) = (0, 0, 0);
     for segment in 1..segments {
         let used = space.used(segment);
@@ -102,6 +106,7 @@ pub fn describe(source: &dyn ReadAt) -> Result<Description> {
         free_len: free << bits,
         live: (live * 1000 / total.max(1)) as u32,
         generation: superblock.generation,
+        dictionaries: dictionaries.len(),
         snapshots: snapshot::infos(&snapshots, bits),
     })
 }

@@ -6,7 +6,7 @@
 //! The file is cut into segments of one length. Segment 0 holds the header and, at 4096, 8192, 12288 and 16384, the
 //! superblocks. All others hold the log: extents one behind the other, each at a multiple of eight bytes, from the
 //! start of the segment. What an extent says is never changed; a segment is written anew from its start when an opening needs nothing
-//! of it any more: what it held was replaced by what the newest superblock leads to, or by extents behind that which are durable; of nodes, usage and these extents themselves only a
+//! of it any more: what it held was replaced by what the newest superblock leads to, or by extents behind that which are durable; of nodes, usage, dictionaries and these extents themselves only a
 //! superblock sets it free. So before they are read, the map of a superblock and the log behind it may lead to places that were written over. To write a block of the device is to append it to the log,
 //! and to let the map lead there. The log is written at one or two places at once, the *heads*: extents of both are numbered as one.
 //!
@@ -34,7 +34,8 @@
 //! | 72 | 8 | usage | where the usage root lies |
 //! | 80 | 8 | second head | or it will lie here; in another segment, 0 for nowhere |
 //! | 88 | 8 | snapshots | where the snapshot root lies; 0 where there are no snapshots |
-//! | 96 | 24 | reserved | zero |
+//! | 96 | 8 | dictionaries | where the dictionary root lies; 0 where there are none |
+//! | 104 | 16 | reserved | zero |
 //!
 //! Generation `g` lies at 4096 and again at 12288 where `g` is even, else at 8192 and 16384. It is written once everything it
 //! leads to is durable, and the next one once it is. One that is damaged, or has values that make no sense, is passed over.
@@ -65,7 +66,7 @@
 //! | 4 | 5 | block | number of the first one |
 //! | 9 | 3 | count | how many blocks it stands for |
 //! | 12 | 3 | length | of the stored bytes, which follow |
-//! | 15 | 1 | kind | 0 to 3: a unit of blocks in this codec; 16: up to 4096 blocks that repeat the stored eight bytes; 17: blocks of zeros, nothing stored, to which no map leads; 32: a node of the map; 33: a usage page; 34: the usage root; 35: a snapshot; 36: the snapshot root |
+//! | 15 | 1 | kind | 0 to 3: a unit of blocks in this codec; 16: up to 4096 blocks that repeat the stored eight bytes; 17: blocks of zeros, nothing stored, to which no map leads; 32: a node of the map; 33: a usage page; 34: the usage root; 35: a snapshot; 36: the snapshot root; 37: a dictionary; 38: the dictionary root; 64 to 79: a unit of blocks in codec 3 with the dictionary of the number that is 64 less |
 //!
 //! A unit has up to 32 blocks. It is stored in codec 0 where it does not shrink, whatever the codec of the volume is. A fragment may reach beyond the
 //! end of a device that became shorter: blocks there are none.
@@ -100,10 +101,21 @@
 //!
 //! *block* is 0, *count* 1. The stored bytes are the positions of all snapshots, 5 bytes each, up to 4096 of them, in the order of their numbers. No two have the same number or name. The root is there only where there are snapshots.
 //!
+//! # Trained dictionary
+//!
+//! What units of a volume have in common, with which each of them shrinks as if it were longer. *block* is its number, 0 to 15, *count* says which of its two copies this is: 1 or 2. The stored bytes are
+//! a dictionary of Zstandard (RFC 8878, section 5), of 1 to 131072 bytes. A unit of kinds 64 to 79 is one frame as under "Codecs" with this dictionary before it, whose number the frame does not tell.
+//! Both copies lie in the log before any unit that takes it. A number always means the same bytes: a copy that lies farther on in the log stands where the one before it did, and that
+//! is not needed any more. So the log behind a superblock says of dictionaries what it says of blocks.
+//!
+//! # Dictionary root
+//!
+//! *block* is 0, *count* 1. The stored bytes are for each number, from 0 on, the positions of its first and of its second copy, 5 bytes each. It is there only where there are dictionaries.
+//!
 //! # Opening a volume
 //!
 //! Extents are read from the heads of the superblock on, at each time from the one where the extent lies that has the next number, as long as there is one and all its checksums are right; where the last extent of a segment was read that head goes on in the segment it
-//! names. What their units say replaces what the map says. The first number that is at neither head ends the log: its extent was not whole when
+//! names. What their units say replaces what the map says, and dictionaries those of the superblock. The first number that is at neither head ends the log: its extent was not whole when
 //! the machine stopped, and what is behind it was not flushed. (So a log that is damaged later ends there as well.) Nodes and usage in it were for a superblock that was not written any more, and mean nothing.
 //!
 //! Where the log ends there may be extents of the next opening, the first of which has a number of which the upper 24 bits are one more and the others 0: nodes and usage, which are written before
@@ -143,6 +155,11 @@ pub(super) const SEGMENT_BITS: std::ops::RangeInclusive<u8> = 16..=26;
 pub(super) const MAX_COUNT: u64 = (1 << 24) - 1;
 pub(super) const MAX_PATTERN: u64 = 4096;
 pub(super) const MAX_UNIT: usize = 32;
+/// Dictionaries that a volume may have in all its time, and bytes of one.
+pub(super) const DICTIONARIES: usize = 16;
+pub(super) const MAX_DICTIONARY: usize = 128 << 10;
+/// From this kind on a unit takes a dictionary.
+const TRAINED: u8 = 64;
 /// The lower bits of an extent's number.
 pub(super) const EPOCH_SHIFT: u32 = 40;
 
@@ -166,6 +183,7 @@ pub(super) struct Superblock {
     pub map: u64,
     pub usage: u64,
     pub snapshots: u64,
+    pub dictionaries: u64,
 }
 
 impl Superblock {
@@ -179,8 +197,9 @@ impl Superblock {
         rest.put_u32(self.segments);
         rest.put_u32(0);
         let [head, second] = self.heads;
-        let places = [self.next, head, self.map, self.usage, second, self.snapshots];
-        places.iter().for_each(|&value| rest.put_u64(value));
+        let roots = [self.snapshots, self.dictionaries];
+        let places = [self.next, head, self.map, self.usage, second].into_iter().chain(roots);
+        places.for_each(|value| rest.put_u64(value));
         rest.resize(SUPERBLOCK_LEN - 12, 0);
         let mut bytes = MAGIC.to_vec();
         bytes.put_u32(crc32c_of(&[&pos.to_le_bytes(), &rest]));
@@ -200,8 +219,8 @@ impl Superblock {
         let (segment_bits, codec, level, unit) = (take.u8()?, take.u8()?, take.u8()?, take.u8()?);
         let (most_segments, segments, reserved) = (take.u32()?, take.u32()?, take.u32()?);
         let (next, head, map, usage) = (take.u64()?, take.u64()?, take.u64()?, take.u64()?);
-        let (heads, snapshots) = ([head, take.u64()?], take.u64()?);
-        let is_zero = reserved == 0 && take.bytes(24)?.iter().all(|&byte| byte == 0);
+        let (heads, snapshots, dictionaries) = ([head, take.u64()?], take.u64()?, take.u64()?);
+        let is_zero = reserved == 0 && take.bytes(16)?.iter().all(|&byte| byte == 0);
         let codec = unit_codec(codec).ok_or_else(|| take.corrupt())?;
         let superblock = Superblock {
             tag,
@@ -218,6 +237,7 @@ impl Superblock {
             map,
             usage,
             snapshots,
+            dictionaries,
         };
         match is_zero && superblock.makes_sense() {
             true => Ok(superblock),
@@ -236,7 +256,7 @@ impl Superblock {
             && self.codec.check_level(self.level.into()).is_ok()
             && (1..=self.most_segments).contains(&self.segments)
             && end() <= ALIGN << ENTRY_BITS
-            && [head, second, self.map, self.usage, self.snapshots]
+            && [head, second, self.map, self.usage, self.snapshots, self.dictionaries]
                 .iter()
                 .all(|&pos| pos % ALIGN == 0 && pos < end())
             && head >> self.segment_bits > 0
@@ -256,6 +276,13 @@ pub(super) enum Stream {
 
 impl Stream {
     pub const ALL: [Stream; 2] = [Stream::Hot, Stream::Cold];
+}
+
+/// How a unit is stored: in a codec, or by Zstandard with the dictionary of this number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Coding {
+    Plain(Codec),
+    Trained(u8),
 }
 
 /// The codecs in which units may be stored.
@@ -318,7 +345,7 @@ impl ExtentHead {
 /// What a fragment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    Unit(Codec),
+    Unit(Coding),
     Pattern,
     Zeros,
     Node,
@@ -326,12 +353,16 @@ pub(super) enum Kind {
     UsageRoot,
     Snapshot,
     SnapshotRoot,
+    /// A copy of one, of which *count* is 1 or 2.
+    Dictionary,
+    DictionaryRoot,
 }
 
 impl Kind {
     fn number(self) -> u8 {
         match self {
-            Kind::Unit(codec) => codec as u8,
+            Kind::Unit(Coding::Plain(codec)) => codec as u8,
+            Kind::Unit(Coding::Trained(number)) => TRAINED + number,
             Kind::Pattern => 16,
             Kind::Zeros => 17,
             Kind::Node => 32,
@@ -339,6 +370,8 @@ impl Kind {
             Kind::UsageRoot => 34,
             Kind::Snapshot => 35,
             Kind::SnapshotRoot => 36,
+            Kind::Dictionary => 37,
+            Kind::DictionaryRoot => 38,
         }
     }
 
@@ -351,7 +384,13 @@ impl Kind {
             34 => Kind::UsageRoot,
             35 => Kind::Snapshot,
             36 => Kind::SnapshotRoot,
-            _ => Kind::Unit(unit_codec(number)?),
+            37 => Kind::Dictionary,
+            38 => Kind::DictionaryRoot,
+            TRAINED.. => {
+                let number = Some(number - TRAINED).filter(|&it| usize::from(it) < DICTIONARIES)?;
+                Kind::Unit(Coding::Trained(number))
+            }
+            _ => Kind::Unit(Coding::Plain(unit_codec(number)?)),
         })
     }
 }
@@ -394,11 +433,17 @@ impl FragmentHead {
             Kind::Unit(_) => (1..=MAX_UNIT as u32).contains(&count) && len > 0,
             Kind::Pattern => (1..=MAX_PATTERN as u32).contains(&count) && len == 8,
             Kind::Zeros => count > 0 && len == 0,
+            Kind::Dictionary => {
+                block < DICTIONARIES as u64
+                    && (1..=2).contains(&count)
+                    && (1..=MAX_DICTIONARY as u32).contains(&len)
+            }
             Kind::Node
             | Kind::UsagePage
             | Kind::UsageRoot
             | Kind::Snapshot
-            | Kind::SnapshotRoot => count > 0,
+            | Kind::SnapshotRoot
+            | Kind::DictionaryRoot => count > 0,
         };
         match is_sound && len as usize <= MAX_EXTENT {
             true => Ok(FragmentHead { block, count, len, kind, checksum }),
@@ -441,6 +486,7 @@ mod tests {
             map: 0,
             usage: 65 << 22,
             snapshots: 64 << 22,
+            dictionaries: 63 << 22,
         };
         let bytes = superblock.put(4096);
         assert_eq!(bytes.len(), SUPERBLOCK_LEN);
@@ -463,7 +509,14 @@ mod tests {
         assert_eq!(ExtentHead::parse(&extent, 7, 1 << 22).unwrap(), head);
         assert!(ExtentHead::parse(&extent, 8, 1 << 22).is_err());
         let mut fragment = Vec::new();
-        FragmentHead::put(7, Kind::Unit(Codec::Lz4), 1 << 39, 3, b"stored", &mut fragment);
+        FragmentHead::put(
+            7,
+            Kind::Unit(Coding::Plain(Codec::Lz4)),
+            1 << 39,
+            3,
+            b"stored",
+            &mut fragment,
+        );
         let parsed = FragmentHead::parse(&fragment, 0).unwrap();
         assert_eq!((parsed.block, parsed.count, parsed.len), (1 << 39, 3, 6));
         assert!(parsed.verify(7, &fragment) && parsed.stored_len() == fragment.len());

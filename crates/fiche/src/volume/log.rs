@@ -7,6 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use crate::codec::{Codec, Scratch, pack_section, unpack_section};
 use crate::error::{Error, Place, Result};
 use crate::volume::device::Device;
+use crate::volume::dictionary::{self, Copies};
 use crate::volume::format::{
     ALIGN, EXTENT_HEAD, ExtentHead, FAN, FRAGMENT_HEAD, FragmentHead, Kind, MAX_EXTENT,
     SUPERBLOCKS, Stream, Superblock,
@@ -34,6 +35,9 @@ pub(super) struct Log {
     /// The oldest first.
     pub snapshots: Vec<Kept>,
     pub snapshot_root: u64,
+    /// Where the dictionaries are stored, and the root.
+    pub copies: Copies,
+    pub dictionary_root: u64,
     /// Number of the next extent.
     pub next: u64,
     /// Somebody writes behind the head of the cold stream: nobody else may.
@@ -154,7 +158,7 @@ pub(super) fn read_meta(
     }
     let stored = &bytes[FRAGMENT_HEAD..][..head.len as usize];
     match kind {
-        Kind::UsageRoot | Kind::SnapshotRoot => Ok(stored.to_vec()),
+        Kind::UsageRoot | Kind::SnapshotRoot | Kind::DictionaryRoot => Ok(stored.to_vec()),
         _ => unpack_meta(stored).ok_or_else(corrupt),
     }
 }
@@ -303,7 +307,7 @@ impl Volume {
     pub(super) fn put(&self, log: &mut Log, stream: Stream, mut draft: Draft) -> Result<()> {
         let load = self.load();
         // Afterwards nothing may fail.
-        for part in draft.parts.iter().filter(|part| !part.is_zeros) {
+        for part in draft.parts.iter().filter(|part| part.is_led_to()) {
             self.map().prepare(part.block, part.count.into(), &load)?;
         }
         let pos = self.append(log, stream, &mut draft)?;
@@ -312,16 +316,24 @@ impl Volume {
         self.apply(log, pos, &draft.parts).inspect_err(poison)
     }
 
-    /// Lets the map lead to the fragments of an extent at `pos`.
+    /// Lets the map lead to the fragments of an extent at `pos`, and takes up what it says of dictionaries.
     pub(super) fn apply(&self, log: &mut Log, pos: u64, parts: &[Part]) -> Result<()> {
         let load = self.load();
-        let (space, mut map) = (&mut log.space, self.map());
-        for &Part { at, block, count, is_zeros } in parts {
-            if is_zeros {
-                map.clear(block, count.into(), &load, &mut |before| space.remove(before))?;
-                continue;
-            }
+        let Log { space, copies, .. } = log;
+        let mut map = self.map();
+        for &Part { at, block, count, kind } in parts {
             let entry = (pos + at as u64) / ALIGN;
+            match kind {
+                Kind::Zeros => {
+                    map.clear(block, count.into(), &load, &mut |before| space.remove(before))?;
+                    continue;
+                }
+                Kind::Dictionary => {
+                    dictionary::place(copies, space, (block, count), entry);
+                    continue;
+                }
+                _ => {}
+            }
             space.add(entry, count);
             for block in block..block + u64::from(count) {
                 space.remove(map.set(block, entry, &load)?);
@@ -450,6 +462,7 @@ impl Volume {
         }
         // What is stored from here on is not counted in what is stored.
         self.store_snapshots(log, taking)?;
+        self.store_dictionaries(log)?;
         let moved = &mut |log: &mut Log, page: u64, entry: u64| -> Result<()> {
             if log.pages.len() <= page as usize {
                 log.pages.resize(page as usize + 1, 0);
@@ -486,6 +499,7 @@ impl Volume {
             map: self.map().root * ALIGN,
             usage: log.root * ALIGN,
             snapshots: log.snapshot_root * ALIGN,
+            dictionaries: log.dictionary_root * ALIGN,
             ..log.superblock.clone()
         };
         Ok(Stored { superblock, gone: log.space.take_gone() })

@@ -35,6 +35,7 @@ mod check;
 mod clean;
 mod describe;
 mod device;
+mod dictionary;
 mod flush;
 pub(crate) mod format;
 mod log;
@@ -48,6 +49,7 @@ mod snapshot;
 mod space;
 mod stats;
 mod tend;
+mod train;
 mod unit;
 mod write;
 
@@ -66,6 +68,7 @@ pub use tend::Tended;
 use crate::codec::Scratch;
 use crate::error::{Error, Result};
 use crate::io::{ReadAt, WriteAt, within};
+use crate::volume::dictionary::Dictionaries;
 use crate::volume::flush::Flushes;
 use crate::volume::format::BLOCK;
 use crate::volume::log::{Log, Storing};
@@ -86,6 +89,9 @@ pub struct Volume {
     /// Length of a segment, as a power of two.
     bits: u8,
     packing: Packing,
+    dictionaries: Dictionaries,
+    /// Whether new ones may be trained.
+    trains: bool,
     /// Bytes of the map in memory, at most.
     memory: u64,
     log: Mutex<Log>,
@@ -143,6 +149,11 @@ impl Volume {
         let (blocks, is_zero) = map.run(offset / BLOCK as u64, &load)?;
         let end = ((offset / BLOCK as u64 + blocks) * BLOCK as u64).min(len);
         Ok((end - offset, is_zero))
+    }
+
+    /// How units are packed now, at this level.
+    fn packing(&self, level: i32) -> Packing {
+        Packing { level, with: self.dictionaries.with(level), ..self.packing.clone() }
     }
 
     fn blocks(&self) -> u64 {

@@ -13,6 +13,7 @@ use crate::parallel::default_threads;
 use crate::random::Random;
 use crate::volume::Volume;
 use crate::volume::device::Device;
+use crate::volume::dictionary::{self, Dictionaries};
 use crate::volume::flush::Flushes;
 use crate::volume::format::{
     ALIGN, BLOCK, EPOCH_SHIFT, EXTENT_HEAD, ExtentHead, FAN_BITS, FragmentHead, Kind, MAX_EXTENT,
@@ -116,6 +117,7 @@ impl Options {
             map: 0,
             usage: 0,
             snapshots: 0,
+            dictionaries: 0,
         })
     }
 }
@@ -207,6 +209,7 @@ impl Volume {
             cold: s.unit.into(),
             extent: (32usize << 10).max(usize::from(s.unit) * BLOCK + 64).min(MAX_EXTENT),
             threads: default_threads(),
+            with: None,
         };
         let log = Log {
             space: Space::new(s.segment_bits, s.most_segments, s.segments, s.heads),
@@ -214,6 +217,8 @@ impl Volume {
             root: s.usage / ALIGN,
             snapshots: Vec::new(),
             snapshot_root: s.snapshots / ALIGN,
+            copies: Vec::new(),
+            dictionary_root: s.dictionaries / ALIGN,
             next: s.next,
             is_claimed: false,
             since: 0,
@@ -225,6 +230,8 @@ impl Volume {
             blocks: s.blocks.into(),
             bits: s.segment_bits,
             packing,
+            dictionaries: Dictionaries::default(),
+            trains: true,
             memory,
             log: Mutex::new(log),
             view: View::new(s.blocks, s.map / ALIGN),
@@ -286,7 +293,7 @@ impl Volume {
             if turns == 0 {
                 break;
             }
-            for part in next.parts.iter().filter(|part| !part.is_zeros) {
+            for part in next.parts.iter().filter(|part| part.is_led_to()) {
                 leaves.extend(
                     part.block >> FAN_BITS..=(part.block + u64::from(part.count) - 1) >> FAN_BITS,
                 );
@@ -365,9 +372,10 @@ impl Volume {
                 return Ok(None);
             }
             // Nodes and usage are stored for a superblock that was not written any more.
-            if matches!(kind, Kind::Unit(_) | Kind::Pattern | Kind::Zeros) {
-                is_inside &= block + u64::from(count) <= self.blocks();
-                parts.push(Part { at, block, count, is_zeros: kind == Kind::Zeros });
+            let is_of_blocks = matches!(kind, Kind::Unit(_) | Kind::Pattern | Kind::Zeros);
+            is_inside &= !is_of_blocks || block + u64::from(count) <= self.blocks();
+            if is_of_blocks || kind == Kind::Dictionary {
+                parts.push(Part { at, block, count, kind });
             }
             at += fragment_head.stored_len();
         }
@@ -386,11 +394,12 @@ pub struct OpenOptions {
     memory: u64,
     extent: Option<usize>,
     pack: Option<usize>,
+    trains: bool,
 }
 
 impl Default for OpenOptions {
     fn default() -> OpenOptions {
-        OpenOptions { memory: MEMORY, extent: None, pack: None }
+        OpenOptions { memory: MEMORY, extent: None, pack: None, trains: true }
     }
 }
 
@@ -417,6 +426,14 @@ impl OpenOptions {
         OpenOptions { pack: Some(bytes), ..self }
     }
 
+    /// Whether a dictionary is trained from what the volume holds when nobody asks for anything, where that saves a 16th and more, so that short units shrink like
+    /// long ones; by itself it is, of volumes that are packed by Zstandard. Those that are there are used anyway: one for new units, and all for
+    /// reading. Each takes up to some 400 KiB of memory, or 2 MiB once units are packed with it.
+    #[must_use]
+    pub fn train(self, trains: bool) -> OpenOptions {
+        OpenOptions { trains, ..self }
+    }
+
     /// Opens a volume for reading and writing, and makes good what a crash left: reads the log from the last superblock on, up to
     /// some 256 MiB, and writes a new one.
     ///
@@ -435,6 +452,7 @@ impl OpenOptions {
         read_header(&source, Container::Volume)?.valid?;
         let superblock = whole(&device)?;
         let mut volume = Volume::over(Box::new(device), superblock, self.memory);
+        volume.trains = self.trains;
         if let Some(bytes) = self.extent {
             // At the end of a segment there may be no room for one.
             volume.packing.extent = bytes.min(volume.packing.extent.max(1 << (volume.bits - 5)));
@@ -452,6 +470,7 @@ impl OpenOptions {
         let superblock = log.superblock.clone();
         log.pages = read_usage(&*volume.device, &superblock, &mut log.space)?;
         log.snapshots = snapshot::read_all(volume.from(), &superblock, &mut log.space)?;
+        log.copies = dictionary::read_copies(volume.from(), &superblock, &mut log.space)?;
         // From here on segments that the log goes through are not free, and those it leaves with nothing wait for the
         // next superblock.
         log.space.find_free();
@@ -459,6 +478,8 @@ impl OpenOptions {
         volume.keep_room(&mut log)?;
         log.next = ((log.superblock.next >> EPOCH_SHIFT) + 1) << EPOCH_SHIFT;
         volume.checkpoint(&mut log)?;
+        let damaged = volume.read_dictionaries(&log.copies);
+        volume.heal(&mut log, damaged)?;
         drop(log);
         Ok(volume)
     }

@@ -12,7 +12,7 @@ use crate::volume::unit::{Draft, Packing, draft};
 use crate::volume::{Volume, Work};
 
 /// Level of Zstandard, LZ4 and zlib: nobody waits for it.
-const HARD: i32 = 9;
+pub(super) const HARD: i32 = 9;
 
 /// Blocks that lay in one piece or several, as one.
 struct Group {
@@ -72,18 +72,19 @@ impl Volume {
         packed: &mut Packed,
     ) -> Result<()> {
         let Packing { cold, level, extent, .. } = self.packing;
+        let hard = self.packing(level.max(HARD));
         let mut first = group * cold as u64;
         let count = (cold as u64).min(self.blocks().saturating_sub(first)) as usize;
         let places = self.places(&self.view, first, count)?;
         let extent = extent.max(cold * BLOCK + 64);
-        let hard =
-            Packing { level: level.max(HARD), unit: cold, extent, threads: 1, ..self.packing };
+        let hard = Packing { unit: cold, extent, threads: 1, ..hard };
         for run in places.chunk_by(|a, b| a.is_zeros() == b.is_zeros()) {
             let start = first;
             first += run.len() as u64;
             let is_one = run.iter().all(|place| *place == run[0]);
             let is_here = run.iter().any(|place| place.segment(self.bits) == victim.segment());
-            let is_packed = is_one && (!victim.is_raw() || level >= HARD);
+            // Of a volume that is packed as hard as this anyway units differ by the dictionary only.
+            let is_packed = is_one && (!victim.is_raw() || level >= HARD && hard.with.is_none());
             if run[0].is_zeros() || !is_here || is_packed {
                 continue;
             }

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use crate::cache::Cache;
 use crate::error::{Error, Place as At, Result};
 use crate::io::within;
+use crate::volume::dictionary::Dictionaries;
 use crate::volume::format::{ALIGN, BLOCK, FRAGMENT_HEAD, MAX_UNIT};
 use crate::volume::log::{Ahead, From, read_fragment};
 use crate::volume::map::Map;
-use crate::volume::unit::unpack;
+use crate::volume::unit::{DICTIONARY, unpack};
 use crate::volume::{Volume, Work, locked};
 
 /// Blocks that are looked up at a time.
@@ -222,7 +223,7 @@ impl Volume {
         }
         work.room.clear();
         let from = From { ahead, ..self.from() };
-        let (block, _) = read_unit(from, first, entry, buf, work)?;
+        let (block, _) = read_unit(from, &self.dictionaries, first, entry, buf, work)?;
         if may_be_part && !work.room.is_empty() {
             let bytes = std::mem::take(&mut work.room);
             let weight = bytes.len() as u64;
@@ -243,6 +244,7 @@ fn guess(len: usize) -> usize {
 /// many bytes it takes.
 pub(super) fn read_unit(
     from: From<'_>,
+    dictionaries: &Dictionaries,
     first: u64,
     entry: u64,
     buf: &mut [u8],
@@ -261,7 +263,11 @@ pub(super) fn read_unit(
         return Err(corrupt());
     }
     let stored = &stored[FRAGMENT_HEAD..][..head.len as usize];
-    unpack(&head, stored, skip, buf, room, scratch).map_err(|error| match error {
+    let unpacked = unpack(&head, stored, skip, buf, room, dictionaries, scratch);
+    unpacked.map_err(|error| match error {
+        Error::Corrupt { what: DICTIONARY, .. } => {
+            Error::Corrupt { what: DICTIONARY, at: At::Pos(pos) }
+        }
         Error::Corrupt { .. } => corrupt(),
         other => other,
     })?;

@@ -6,6 +6,7 @@ use std::ops::Range;
 use crate::envelope::{Container, header};
 use crate::error::{Error, Result};
 use crate::volume::device::Device;
+use crate::volume::dictionary;
 use crate::volume::format::{
     ALIGN, EPOCH_SHIFT, EXTENT_HEAD, ExtentHead, FAN, FAN_BITS, FRAGMENT_HEAD, FragmentHead, Kind,
     Stream,
@@ -58,6 +59,8 @@ struct Scan {
     last: u64,
     /// The newest list of snapshots: where they are.
     snapshots: (u64, Vec<u64>),
+    /// The newest copy of each dictionary, by number and copy.
+    copies: HashMap<(u64, u32), (u64, u64)>,
     /// The root, and as of which number all blocks are zero, if they were.
     top: Place,
     empty: Option<u64>,
@@ -129,6 +132,10 @@ impl Scan {
                     self.bases.insert(place, Base { number, entry, node });
                 }
             }
+            Kind::Dictionary => {
+                let newest = self.copies.entry((head.block, head.count)).or_default();
+                *newest = (*newest).max((number, entry));
+            }
             Kind::SnapshotRoot if self.snapshots.0 < number => {
                 let stored = &fragment[FRAGMENT_HEAD..][..head.len as usize];
                 self.snapshots = (number, parse_root(stored).unwrap_or_default());
@@ -194,11 +201,14 @@ impl Volume {
         let told = superblock.clone();
         superblock.heads = [0; 2];
         (superblock.map, superblock.usage, superblock.snapshots) = (0, 0, 0);
+        superblock.dictionaries = 0;
         let volume = Volume::over(Box::new(device), superblock, MEMORY);
         let mut log = locked(&volume.log);
         let found = std::mem::take(&mut scan.snapshots.1);
         log.snapshots = snapshot::read_whole(volume.from(), &told, found, segments);
         let told = volume.rebuild(&mut log, scan)?;
+        let damaged = volume.read_dictionaries(&log.copies);
+        volume.heal(&mut log, damaged)?;
         let write = || {
             volume.device.write_at(0, &header(Container::Volume))?;
             volume.device.sync()
@@ -214,7 +224,7 @@ impl Volume {
         // Those of levels that the map does not have any more.
         let top = scan.top;
         scan.bases.retain(|place, _| place.0 < top.0 || *place == top);
-        let Scan { found, bases, totals, last, .. } = &scan;
+        let Scan { found, bases, totals, copies, last, .. } = &scan;
         // Nothing is stored yet: nothing is to be loaded.
         let load = |_: u64, _: (u8, u64)| -> Result<Vec<u8>> { Err(Error::Poisoned) };
         let s = &log.superblock;
@@ -266,6 +276,9 @@ impl Volume {
         space.find_free();
         *self.map() = map;
         log.space = space;
+        for (&which, &(_, entry)) in copies {
+            dictionary::place(&mut log.copies, &mut log.space, which, entry);
+        }
         (log.pages, log.root) = (Vec::new(), 0);
         log.next = ((*last >> EPOCH_SHIFT) + 1) << EPOCH_SHIFT;
         self.keep_room(log)?;

@@ -10,6 +10,7 @@ use crate::envelope::{Container, read_header};
 use crate::error::{Error, Place, Result};
 use crate::io::{ReadAt, within};
 use crate::volume::device::Device;
+use crate::volume::dictionary::read_copies;
 use crate::volume::format::{
     ALIGN, BLOCK, ENTRY, FAN, FAN_BITS, FRAGMENT_HEAD, Kind, MAX_BLOCKS, MAX_EXTENT, Superblock,
 };
@@ -451,7 +452,9 @@ impl Snapshot {
         volume.is_poisoned.store(true, Ordering::Release);
         let mut log = locked(&volume.log);
         log.snapshots = read_all(volume.from(), &superblock, &mut log.space)?;
+        let copies = read_copies(volume.from(), &superblock, &mut log.space)?;
         drop(log);
+        volume.read_dictionaries(&copies);
         Arc::new(volume).snapshot(name)
     }
 

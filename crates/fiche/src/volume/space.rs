@@ -457,6 +457,18 @@ impl Space {
         (1..self.segments()).filter(is_candidate).min_by_key(|&segment| self.used(segment).turn)
     }
 
+    /// All that is stored may be packed better from now on.
+    pub fn set_all_raw(&mut self) {
+        self.used.iter_mut().filter(|used| used.live > 0).for_each(|used| used.is_raw = true);
+    }
+
+    /// Those that hold something to which the map leads.
+    pub fn live_segments(&self) -> Vec<u32> {
+        let is_live =
+            |&segment: &u32| self.used(segment).live > 0 && !self.stuck.contains(&segment);
+        (1..self.segments()).filter(is_live).collect()
+    }
+
     pub fn is_raw(&self, segment: u32) -> bool {
         self.used(segment).is_raw
     }

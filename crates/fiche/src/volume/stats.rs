@@ -142,6 +142,10 @@ pub struct Stats {
     pub held_segments: u64,
     /// See there.
     pub snapshots: u64,
+    /// Dictionaries that there are, and their bytes.
+    pub dictionaries: u64,
+    /// See there.
+    pub dictionary_len: u64,
     /// Bytes of blocks that were written to the segments that hold something, before they were compressed, and how much of that is still
     /// needed.
     pub written_len: u64,
@@ -198,6 +202,8 @@ impl Volume {
             }
         }
         stats.snapshots = log.snapshots.len() as u64;
+        let (count, len) = self.dictionaries.total();
+        (stats.dictionaries, stats.dictionary_len) = (count as u64, len as u64);
         stats.segment_len = 1 << self.bits;
         stats.most_segments = space.most().into();
         stats.free_segments = space.free_len().into();

@@ -36,6 +36,8 @@ pub(super) struct Tender {
     seen: u64,
     /// Bytes that may be moved for those.
     credit: u64,
+    /// As of how many a dictionary is trained.
+    pub train_at: Option<u64>,
 }
 
 impl Volume {
@@ -124,6 +126,10 @@ impl Volume {
                 if log.space.free_len() > self.kept(&log) + soon {
                     // It may take long until all is packed: what was won is given back before.
                     while self.punch(&mut log)? {}
+                }
+                if self.is_training_due(&log, tender) {
+                    drop(log);
+                    return self.train(tender).map(|()| true);
                 }
                 found = log.space.raw();
                 tender.is_extra = found.is_some();

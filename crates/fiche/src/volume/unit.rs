@@ -1,16 +1,27 @@
 //! From blocks to the fragments of extents, and back.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use crate::codec::prepared::Encoding;
 use crate::codec::{Codec, Scratch};
 use crate::error::{Error, Place, Result};
 use crate::parallel::in_parts;
+use crate::volume::dictionary::Dictionaries;
 use crate::volume::format::{
-    BLOCK, EXTENT_HEAD, FRAGMENT_HEAD, FragmentHead, Kind, MAX_COUNT, MAX_EXTENT, MAX_PATTERN,
+    BLOCK, Coding, EXTENT_HEAD, FRAGMENT_HEAD, FragmentHead, Kind, MAX_COUNT, MAX_EXTENT,
+    MAX_PATTERN,
 };
 
+/// A dictionary that units are packed with, and its number.
+#[derive(Clone)]
+pub(super) struct With {
+    pub number: u8,
+    pub encoding: Arc<Encoding>,
+}
+
 /// How blocks are packed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub(super) struct Packing {
     pub tag: u32,
     pub codec: Codec,
@@ -22,6 +33,8 @@ pub(super) struct Packing {
     /// Bytes of an extent, unless one fragment is longer.
     pub extent: usize,
     pub threads: usize,
+    /// Of Zstandard, if there is one.
+    pub with: Option<With>,
 }
 
 /// A fragment of a draft.
@@ -31,7 +44,14 @@ pub(super) struct Part {
     pub at: usize,
     pub block: u64,
     pub count: u32,
-    pub is_zeros: bool,
+    pub kind: Kind,
+}
+
+impl Part {
+    /// Whether the map leads to it.
+    pub fn is_led_to(&self) -> bool {
+        matches!(self.kind, Kind::Unit(_) | Kind::Pattern)
+    }
 }
 
 /// An extent that has no place yet: room for its head, and fragments.
@@ -52,7 +72,7 @@ impl Draft {
     pub fn push_whole(&mut self, head: &FragmentHead, fragment: &[u8]) {
         self.begin(fragment.len());
         let (at, block, count) = (self.bytes.len(), head.block, head.count);
-        self.parts.push(Part { at, block, count, is_zeros: false });
+        self.parts.push(Part { at, block, count, kind: head.kind });
         self.bytes.extend_from_slice(fragment);
     }
 
@@ -68,8 +88,7 @@ impl Draft {
     /// Adds a fragment that was stored before, or is to be.
     pub fn push(&mut self, tag: u32, kind: Kind, block: u64, count: u32, stored: &[u8]) {
         self.begin(stored.len());
-        let is_zeros = kind == Kind::Zeros;
-        self.parts.push(Part { at: self.bytes.len(), block, count, is_zeros });
+        self.parts.push(Part { at: self.bytes.len(), block, count, kind });
         FragmentHead::put(tag, kind, block, count, stored, &mut self.bytes);
     }
 }
@@ -82,12 +101,15 @@ struct Unit {
     stored: Vec<u8>,
 }
 
+/// As it is.
+const RAW: Kind = Kind::Unit(Coding::Plain(Codec::Copy));
+
 /// What a block is, as far as one look tells.
 fn kind_of(block: &[u8]) -> Kind {
     match block[8..] == block[..BLOCK - 8] {
         true if block[..8] == [0; 8] => Kind::Zeros,
         true => Kind::Pattern,
-        false => Kind::Unit(Codec::Copy),
+        false => RAW,
     }
 }
 
@@ -119,7 +141,7 @@ fn units(bytes: &[u8], most: usize) -> Vec<Unit> {
 
 /// Whether bytes are so evenly spread that a codec would find nothing. Of `n` bytes of noise, how often each comes, squared and summed up,
 /// is `n + n * n / 256`; of what shrinks to 90 % a fifth more.
-fn looks_random(bytes: &[u8]) -> bool {
+pub(super) fn looks_random(bytes: &[u8]) -> bool {
     const SAMPLE: usize = 512;
     let mut counts = [0u16; 256];
     // An odd step: else all might be the lowest bytes of numbers.
@@ -142,7 +164,7 @@ impl Unit {
         scratch: &mut Scratch,
         stored: &mut Vec<u8>,
     ) -> Result<()> {
-        if self.kind != Kind::Unit(Codec::Copy) {
+        if self.kind != RAW {
             return Ok(());
         }
         let bytes = &bytes[self.blocks.start * BLOCK..self.blocks.end * BLOCK];
@@ -150,9 +172,18 @@ impl Unit {
         let room = bytes.len() - bytes.len() / 32;
         if packing.codec != Codec::Copy && !looks_random(bytes) {
             stored.resize(stored.len().max(room), 0);
-            let (src, dst) = (bytes.into(), (&mut stored[..room]).into());
-            if let Some(len) = packing.codec.compress(packing.level, src, dst, scratch)? {
-                self.kind = Kind::Unit(packing.codec);
+            let dst = &mut stored[..room];
+            let (coding, len) = match &packing.with {
+                Some(With { number, encoding }) => {
+                    (Coding::Trained(*number), scratch.compress_with(encoding, bytes, dst)?)
+                }
+                None => {
+                    let (codec, src) = (packing.codec, bytes.into());
+                    (Coding::Plain(codec), codec.compress(packing.level, src, dst.into(), scratch)?)
+                }
+            };
+            if let Some(len) = len {
+                self.kind = Kind::Unit(coding);
                 self.stored = stored[..len].to_vec();
                 return Ok(());
             }
@@ -197,6 +228,9 @@ pub(super) fn draft(
     Ok(drafts)
 }
 
+/// What is damaged where a unit is whole and its dictionary is not.
+pub(super) const DICTIONARY: &str = "dictionary";
+
 /// Fills `dst` with blocks of a fragment, from its block `skip` on; if these are not all of a unit, `room` has them all. `stored` was verified.
 pub(super) fn unpack(
     head: &FragmentHead,
@@ -204,16 +238,24 @@ pub(super) fn unpack(
     skip: usize,
     dst: &mut [u8],
     room: &mut Vec<u8>,
+    dictionaries: &Dictionaries,
     scratch: &mut Scratch,
 ) -> Result<()> {
     let len = head.count as usize * BLOCK;
-    match head.kind {
-        Kind::Unit(codec) if skip == 0 && dst.len() == len => {
-            codec.decompress(stored.into(), dst.into(), scratch)
+    let mut decode = |coding: Coding, dst: &mut [u8]| match coding {
+        Coding::Plain(codec) => codec.decompress(stored.into(), dst.into(), scratch),
+        Coding::Trained(number) => {
+            let corrupt = |what| Error::Corrupt { what, at: Place::Pos(0) };
+            let dictionary = dictionaries.get(number).ok_or_else(|| corrupt(DICTIONARY))?;
+            let done = scratch.decompress_with(&dictionary.decoding, stored, dst);
+            done.ok_or_else(|| corrupt("unit"))
         }
-        Kind::Unit(codec) => {
+    };
+    match head.kind {
+        Kind::Unit(coding) if skip == 0 && dst.len() == len => decode(coding, dst),
+        Kind::Unit(coding) => {
             room.resize(len, 0);
-            codec.decompress(stored.into(), room.as_mut_slice().into(), scratch)?;
+            decode(coding, room)?;
             dst.copy_from_slice(&room[skip * BLOCK..][..dst.len()]);
             Ok(())
         }
@@ -268,8 +310,9 @@ mod tests {
         {
             let codec = unit_codec(number).unwrap();
             let level = codec.default_level();
-            let packing = Packing { tag: 9, codec, level, unit, cold: unit, extent, threads };
-            let mut scratch = Scratch::default();
+            let packing =
+                Packing { tag: 9, codec, level, unit, cold: unit, extent, threads, with: None };
+            let (mut scratch, none) = (Scratch::default(), Dictionaries::default());
             let drafts = draft(50, &bytes, &packing, &mut scratch, &mut Vec::new()).unwrap();
             let (mut next, mut size) = (50, 0);
             for draft in &drafts {
@@ -284,7 +327,8 @@ mod tests {
                     for skip in 0..count {
                         for end in [skip + 1, count] {
                             let mut dst = vec![0xAA; (end - skip) * BLOCK];
-                            unpack(&head, stored, skip, &mut dst, &mut room, &mut scratch).unwrap();
+                            unpack(&head, stored, skip, &mut dst, &mut room, &none, &mut scratch)
+                                .unwrap();
                             let from = (next - 50) as usize + skip;
                             assert!(dst == bytes[from * BLOCK..][..dst.len()]);
                         }

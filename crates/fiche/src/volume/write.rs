@@ -42,12 +42,13 @@ impl Volume {
 
     fn write_blocks(&self, first: u64, bytes: &[u8], work: &mut Work) -> Result<()> {
         let mut first = first;
+        let packing = self.packing(self.packing.level);
         for some in bytes.chunks(AT_A_TIME) {
             let Work { scratch, stored, .. } = &mut *work;
-            let drafts = draft(first, some, &self.packing, scratch, stored)?;
+            let drafts = draft(first, some, &packing, scratch, stored)?;
             let mut log = locked(&self.log);
             for draft in drafts {
-                self.make_room(&mut log, draft.parts.iter().all(|part| part.is_zeros))?;
+                self.make_room(&mut log, draft.parts.iter().all(|part| part.kind == Kind::Zeros))?;
                 self.put(&mut log, Stream::Hot, draft)?;
             }
             first += (some.len() / BLOCK) as u64;

@@ -337,6 +337,49 @@ fn beside(random: &mut Random) -> Recorded {
     recorded
 }
 
+/// Dictionaries are trained of what is written, moved, and replaced by others.
+fn trained(random: &mut Random) -> Recorded {
+    let device = TracedDevice::default();
+    let blocks = 1000;
+    let options = Options::new(blocks * BLOCK as u64).segment_bits(17);
+    let unit = [1, 4][random.below(2) as usize] * BLOCK;
+    let volume = Volume::create(device.clone(), options.unit(unit)).unwrap();
+    let mut recorded = Recorded::new(device.clone(), blocks);
+    let mut volume = Some(volume);
+    let mut kind = random.below(1000);
+    for i in 0..160 {
+        let now = volume.as_ref().unwrap();
+        let (count, at) = (8 + random.below(60), random.below(blocks - 80));
+        let bytes = dictionary::sentences(random, kind, count as usize);
+        recorded.run(now, &Ask::Write(at * BLOCK as u64, bytes));
+        match random.below(12) {
+            0 => recorded.run(now, &Ask::Flush),
+            1 => recorded.snapshot(now, random),
+            2..8 => recorded.run(now, &Ask::Tend(1 + random.below(80) as u32, true)),
+            8 if i % 3 == 0 => kind += 1,
+            9 if i % 4 == 0 => {
+                drop(volume.take());
+                recorded.set_flushed();
+                volume = Some(Volume::open(device.clone()).unwrap());
+            }
+            _ => {}
+        }
+    }
+    assert!(volume.unwrap().stats().dictionaries > 0);
+    recorded
+}
+
+#[test]
+fn whenever_the_machine_stops_while_dictionaries_come_and_move_the_same_is_there() {
+    let (wanted, mut done, mut seed) = (wanted() / 16, 0, 0);
+    while done < wanted {
+        seed += 1;
+        let mut random = Random(20_000 + seed);
+        done += trained(&mut random).stop(5, &mut random).0;
+    }
+    println!("{done} crashes of {seed} histories");
+}
+
 #[test]
 fn whenever_the_machine_stops_while_another_thread_cleans_the_same_is_there() {
     let (wanted, mut done, mut seed) = (wanted() / 4, 0, 0);

@@ -132,7 +132,22 @@ fn good() -> Vec<(&'static str, Vec<u8>)> {
     volume.flush().unwrap();
     let reused_and_stopped = again.bytes();
     drop(volume);
+    // With a dictionary of what it holds; its machine stops when it has just been trained, or not.
+    let taught = TracedDevice::default();
+    let volume = Volume::create(taught.clone(), small(220).unit(BLOCK)).unwrap();
+    let mut random = Random(18);
+    volume.write_at(0, &dictionary::sentences(&mut random, 0, 200)).unwrap();
+    while volume.stats().dictionaries == 0 {
+        assert!(volume.tend(true).unwrap(), "there is something to train from");
+    }
+    volume.write_at(190 * BLOCK as u64, &dictionary::sentences(&mut random, 0, 20)).unwrap();
+    volume.flush().unwrap();
+    let taught_and_stopped = taught.bytes();
+    while volume.tend(true).unwrap() {}
+    drop(volume);
     vec![
+        ("trained", taught.bytes()),
+        ("trained-log", taught_and_stopped),
         ("snapshots", kept.bytes()),
         ("snapshots-log", kept_and_stopped),
         ("reused-log", reused_and_stopped),
@@ -180,6 +195,9 @@ fn bad() -> Vec<(&'static str, Vec<u8>)> {
         place[..5].copy_from_slice(&kept[list + 16 + 5 * at..][..5]);
         u64::from_le_bytes(place) as usize * 8
     };
+    let trained = good().into_iter().find(|(name, _)| *name == "trained").unwrap().1;
+    let is_copy = |at: &usize| trained[*at..].starts_with(&dictionary::MAGIC);
+    let copies: Vec<usize> = (0..trained.len()).filter(is_copy).map(|at| at + 1000).collect();
     let both: Vec<usize> = [4096, 8192, 12_288, 16_384].iter().map(|at| at + 30).collect();
     let last = newest(&stopped);
     let is_read = |at: &usize| {
@@ -195,6 +213,7 @@ fn bad() -> Vec<(&'static str, Vec<u8>)> {
         ("flip-in-usage", with(&closed, &[usage as usize + 17])),
         ("flip-in-snapshots", with(&kept, &[list + 17])),
         ("flip-in-snapshot", with(&kept, &[entry(1) + 20])),
+        ("flip-in-dictionary", with(&trained, &copies)),
         ("cut", closed[..closed.len() - 1].to_vec()),
         ("cut-in-superblocks", closed[..10_000].to_vec()),
         ("newest-superblock-lost", with(&stopped, &[last + 30, last + 8192 + 30])),

@@ -2,6 +2,7 @@
 
 mod crashes;
 mod damage;
+mod dictionary;
 mod flushes;
 mod golden;
 mod model;

@@ -233,7 +233,7 @@ fn what_was_written_in_a_hurry_is_packed_into_larger_units_when_nobody_asks() {
             let device = TracedDevice::default();
             let options = Options::new(blocks * BLOCK as u64).segment_bits(20).codec(codec);
             drop(Volume::create(device.clone(), options.level(1).unit(4 * BLOCK)).unwrap());
-            let open = || OpenOptions::default().pack(pack * BLOCK);
+            let open = || OpenOptions::default().pack(pack * BLOCK).train(false);
             let device = TracedDevice::holding(device.bytes());
             let volume = open().open(device.clone()).unwrap();
             volume.write_at(0, &model).unwrap();

@@ -38,6 +38,7 @@ use std::sync::Arc;
 #[cfg(feature = "zlib")]
 use crate::codec;
 use crate::codec::Codec;
+use crate::codec::prepared::{Decoder, Encoder, Encoding};
 use crate::error::{Error, Result};
 use crate::parallel::default_threads;
 pub(crate) use crate::rlz::hybrid::point::{KEPT_BITS, Kept, STEP as KEPT_STEP};
@@ -46,7 +47,6 @@ pub(crate) use crate::rlz::matcher::LANES;
 use crate::rlz::matcher::{Factor, Matcher};
 #[cfg(feature = "zlib")]
 use crate::rlz::primed;
-use crate::rlz::zstd::{Decoder, Encoder, Encoding};
 use crate::rlz::{Dictionary, sample};
 pub(crate) use model::{Model, Primes};
 pub(crate) use plain::{Mark, Pending, width};

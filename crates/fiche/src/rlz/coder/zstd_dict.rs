@@ -5,9 +5,9 @@
 //! One Zstandard frame as under "Codecs", with the whole dictionary as raw content before it.
 
 use crate::codec::Codec;
+use crate::codec::prepared::Decoder;
 use crate::rlz::Dictionary;
 use crate::rlz::coder::Scratch;
-use crate::rlz::zstd;
 
 /// Decodes a block whose length is not known into the front of `room`; returns it.
 pub(super) fn decode_within(
@@ -19,9 +19,9 @@ pub(super) fn decode_within(
     decoder(scratch)?.decompress(dictionary.decoding()?, stored, room)
 }
 
-fn decoder(scratch: &mut Scratch) -> Option<&mut zstd::Decoder> {
+fn decoder(scratch: &mut Scratch) -> Option<&mut Decoder> {
     if scratch.zstd.is_none() {
-        scratch.zstd = zstd::Decoder::new();
+        scratch.zstd = Decoder::new();
     }
     scratch.zstd.as_mut()
 }

@@ -1,7 +1,8 @@
-//! Zstandard with a dictionary of any size, all of which is searched.
+//! Zstandard with a dictionary that is prepared once and shared by threads: plain content of any size, all of which is searched, or one that was
+//! trained, with its entropy tables.
 //!
 //! The library's own way to prepare a dictionary for a level indexes 8 MiB of it at most, and takes
-//! one that begins with certain bytes for something else than content. So its functions are called
+//! one that begins with certain bytes for something else than content; and contexts of its wrapper cannot be kept beside a dictionary. So its functions are called
 //! here that take all parameters: the one place that calls C without a wrapper.
 #![allow(unsafe_code)]
 
@@ -12,7 +13,9 @@ use std::sync::Arc;
 use ::zstd::zstd_safe::zstd_sys as sys;
 
 use crate::error::{Error, Result};
-use crate::rlz::Dictionary;
+
+/// Where the bytes of a dictionary are.
+pub(crate) type Content = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
 const NO_MEMORY: sys::ZSTD_customMem =
     sys::ZSTD_customMem { customAlloc: None, customFree: None, opaque: std::ptr::null_mut() };
@@ -22,10 +25,10 @@ fn no_memory() -> Error {
 }
 
 /// A dictionary indexed for compressing at one level; shared by threads.
-pub(super) struct Encoding {
+pub(crate) struct Encoding {
     prepared: NonNull<sys::ZSTD_CDict>,
     /// It refers to these bytes.
-    _dictionary: Arc<Dictionary>,
+    _dictionary: Content,
 }
 
 // SAFETY: once it is made the library only reads it; its documentation allows any number of threads.
@@ -58,8 +61,27 @@ impl Encoding {
         4 * ((1u64 << p.chainLog) + (1 << p.hashLog))
     }
 
-    pub fn new(dictionary: Arc<Dictionary>, level: i32) -> Result<Encoding> {
-        let bytes = dictionary.as_bytes();
+    /// Of plain content, all of which is searched.
+    pub fn new(dictionary: Content, level: i32) -> Result<Encoding> {
+        let len = (*dictionary).as_ref().len();
+        let parameters = Encoding::parameters(level, len);
+        Encoding::of(dictionary, sys::ZSTD_dictContentType_e::ZSTD_dct_rawContent, parameters)
+    }
+
+    /// Of a dictionary that was trained, for blocks of about so many bytes.
+    pub fn trained(dictionary: Content, level: i32, block_len: usize) -> Result<Encoding> {
+        let len = (*dictionary).as_ref().len();
+        // SAFETY: takes and gives numbers.
+        let parameters = unsafe { sys::ZSTD_getCParams(level, block_len as u64, len) };
+        Encoding::of(dictionary, sys::ZSTD_dictContentType_e::ZSTD_dct_fullDict, parameters)
+    }
+
+    fn of(
+        dictionary: Content,
+        kind: sys::ZSTD_dictContentType_e,
+        parameters: sys::ZSTD_compressionParameters,
+    ) -> Result<Encoding> {
+        let bytes = (*dictionary).as_ref();
         // SAFETY: the bytes stay where they are and as they are for as long as `dictionary`
         // lives, which is kept beside what refers to them.
         let prepared = unsafe {
@@ -67,8 +89,8 @@ impl Encoding {
                 bytes.as_ptr().cast::<c_void>(),
                 bytes.len(),
                 sys::ZSTD_dictLoadMethod_e::ZSTD_dlm_byRef,
-                sys::ZSTD_dictContentType_e::ZSTD_dct_rawContent,
-                Encoding::parameters(level, bytes.len()),
+                kind,
+                parameters,
                 NO_MEMORY,
             )
         };
@@ -85,9 +107,9 @@ impl Drop for Encoding {
 }
 
 /// A compressor of one thread, bound to a dictionary.
-pub(super) struct Encoder {
+pub(crate) struct Encoder {
     context: NonNull<sys::ZSTD_CCtx>,
-    _encoding: Arc<Encoding>,
+    encoding: Arc<Encoding>,
 }
 
 // SAFETY: a context may move between threads; it is used by one at a time, as its methods
@@ -98,7 +120,7 @@ impl Encoder {
     pub fn new(encoding: Arc<Encoding>) -> Result<Encoder> {
         // SAFETY: no arguments.
         let context = NonNull::new(unsafe { sys::ZSTD_createCCtx() }).ok_or_else(no_memory)?;
-        let encoder = Encoder { context, _encoding: encoding };
+        let encoder = Encoder { context, encoding: encoding };
         let set = |parameter, value| {
             // SAFETY: the context is alive; any parameter and value may be tried.
             let code =
@@ -114,10 +136,15 @@ impl Encoder {
         check(unsafe {
             sys::ZSTD_CCtx_refCDict(
                 encoder.context.as_ptr(),
-                encoder._encoding.prepared.as_ptr().cast_const(),
+                encoder.encoding.prepared.as_ptr().cast_const(),
             )
         })?;
         Ok(encoder)
+    }
+
+    /// Whether it is bound to this one.
+    pub fn is_of(&self, encoding: &Arc<Encoding>) -> bool {
+        Arc::ptr_eq(&self.encoding, encoding)
     }
 
     /// Compresses `src` into `dst`; `None` when it has no room.
@@ -143,8 +170,16 @@ impl Drop for Encoder {
     }
 }
 
+/// A dictionary of up to `len` bytes for samples that are this long each, with the library's defaults (FastCover), if they have anything in common.
+pub(crate) fn train(samples: &[u8], each: usize, len: usize) -> Option<Vec<u8>> {
+    let (mut bytes, sizes) = (Vec::with_capacity(len), vec![each; samples.len() / each]);
+    ::zstd::zstd_safe::train_from_buffer(&mut bytes, samples.get(..each * sizes.len())?, &sizes)
+        .ok()?;
+    Some(bytes)
+}
+
 /// A dictionary prepared for decoding; shared by threads. Takes 30 KiB beside it.
-pub(super) struct Decoding {
+pub(crate) struct Decoding {
     prepared: NonNull<sys::ZSTD_DDict>,
 }
 
@@ -173,6 +208,23 @@ impl Decoding {
     }
 }
 
+impl Decoding {
+    /// Of a dictionary that was trained; `None` where it is none. Has its own copy.
+    pub fn trained(bytes: &[u8]) -> Option<Decoding> {
+        // SAFETY: the slice is as long as it says, and copied.
+        let prepared = unsafe {
+            sys::ZSTD_createDDict_advanced(
+                bytes.as_ptr().cast::<c_void>(),
+                bytes.len(),
+                sys::ZSTD_dictLoadMethod_e::ZSTD_dlm_byCopy,
+                sys::ZSTD_dictContentType_e::ZSTD_dct_fullDict,
+                NO_MEMORY,
+            )
+        };
+        NonNull::new(prepared).map(|prepared| Decoding { prepared })
+    }
+}
+
 impl Drop for Decoding {
     fn drop(&mut self) {
         // SAFETY: it was made by the library, and nobody refers to it any more.
@@ -181,7 +233,7 @@ impl Drop for Decoding {
 }
 
 /// A decompressor of one thread.
-pub(super) struct Decoder {
+pub(crate) struct Decoder {
     context: NonNull<sys::ZSTD_DCtx>,
 }
 
