@@ -100,8 +100,32 @@ fn real() -> &'static [Vec<u8>] {
             drop(volume);
             all.extend([stopped, device.bytes()]);
         }
+        all.extend(trained());
         all
     })
+}
+
+/// One that has a dictionary of what it holds: when it has just been trained, and closed.
+fn trained() -> [Vec<u8>; 2] {
+    let device = TracedDevice::default();
+    let options = Options::new(220 * BLOCK as u64).segment_bits(16).unit(BLOCK);
+    let volume = Volume::create(device.clone(), options).expect("a volume");
+    let mut random = Random(11);
+    let sentences: Vec<Vec<u8>> = (0..40).map(|_| random.text(80)).collect();
+    let mut bytes = Vec::new();
+    while bytes.len() < 200 * BLOCK {
+        bytes.extend(&sentences[random.below(40) as usize]);
+        bytes.extend(random.bytes(9));
+    }
+    volume.write_at(0, &bytes[..200 * BLOCK]).expect("writing");
+    while volume.stats().dictionaries == 0 && volume.tend(true).expect("training") {}
+    assert_eq!(volume.stats().dictionaries, 1);
+    volume.write_at(0, &bytes[..20 * BLOCK]).expect("writing");
+    volume.flush().expect("flushing");
+    let stopped = device.bytes();
+    while volume.tend(true).expect("packing") {}
+    drop(volume);
+    [stopped, device.bytes()]
 }
 
 /// Puts a node of the map of any content into a segment of its own, and lets a superblock lead there.

@@ -97,10 +97,7 @@ pub(super) fn place(
     let before = std::mem::replace(slot, entry);
     space.pin(entry);
     space.set_meta(entry);
-    if before > 0 {
-        space.set_meta(before);
-        space.unpin(before);
-    }
+    space.unpin(before);
 }
 
 /// Where those of a superblock lie. Counts them.
@@ -207,5 +204,36 @@ impl Volume {
             }
         }
         damaged
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_that_a_copy_has_left_waits_for_a_superblock_and_one_that_blocks_left_does_not() {
+        for is_block in [false, true] {
+            let mut space = Space::new(16, 100, 5, [1 << 16, 0]);
+            let mut copies = Copies::new();
+            let entry = |segment: u64| (segment << 16) / ALIGN + 3;
+            let mut put = |space: &mut Space, segment: u64| match is_block {
+                true => space.add(entry(segment), 1),
+                false => place(&mut copies, space, (0, 1), entry(segment)),
+            };
+            space.enter(Stream::Hot, 2);
+            put(&mut space, 2);
+            space.enter(Stream::Hot, 3);
+            let gone = space.take_gone();
+            space.release(gone);
+            put(&mut space, 3);
+            if is_block {
+                space.remove(entry(2));
+            }
+            assert!(space.is_dead(2) && !space.is_dead(3));
+            let early: Vec<u32> = space.early().into_iter().map(|(segment, _)| segment).collect();
+            assert_eq!(early, if is_block { vec![2] } else { vec![] });
+            assert!(copies == [[entry(3), 0]] || is_block);
+        }
     }
 }

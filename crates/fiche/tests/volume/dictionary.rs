@@ -141,6 +141,7 @@ fn when_other_things_are_written_another_one_is_trained_and_all_is_read() {
     // All that there was is replaced by noise: where dictionaries lie is cleaned as well, and they go on.
     volume.delete_snapshot("first").unwrap();
     let kept = 40 * BLOCK;
+    let before = copies(&device);
     model[kept..].copy_from_slice(&Random(9).bytes((blocks - 40) * BLOCK));
     volume.write_at(kept as u64, &model[kept..]).unwrap();
     tend(&volume);
@@ -149,6 +150,20 @@ fn when_other_things_are_written_another_one_is_trained_and_all_is_read() {
     assert!(whole(&volume) == model);
     check(&volume);
     drop(volume);
+    let moved = copies(&device).iter().filter(|at| !before.contains(at)).count();
+    assert!(moved >= 2, "{moved} copies were moved");
+    let opened = Volume::open(device.clone()).unwrap();
+    assert!(whole(&opened) == model && opened.stats().dictionaries == count);
+    check(&opened);
+    // Nor is anything written over them when there is nothing else.
+    opened.discard_at(0, model.len() as u64).unwrap();
+    tend(&opened);
+    for round in 0..3 {
+        model = sentences(&mut Random(round), round, blocks);
+        opened.write_at(0, &model).unwrap();
+        opened.flush().unwrap();
+    }
+    drop(opened);
     let opened = Volume::open(device).unwrap();
     assert!(whole(&opened) == model && opened.stats().dictionaries == count);
     check(&opened);
