@@ -120,7 +120,7 @@ impl Encoder {
     pub fn new(encoding: Arc<Encoding>) -> Result<Encoder> {
         // SAFETY: no arguments.
         let context = NonNull::new(unsafe { sys::ZSTD_createCCtx() }).ok_or_else(no_memory)?;
-        let encoder = Encoder { context, encoding: encoding };
+        let encoder = Encoder { context, encoding };
         let set = |parameter, value| {
             // SAFETY: the context is alive; any parameter and value may be tried.
             let code =
