@@ -148,7 +148,14 @@ fn file_systems_keep_a_tree_give_back_what_is_deleted_and_are_whole() {
                 return;
             }
             let (device, at) = (place.device.clone().unwrap(), place.at());
-            run(make, &[options, &[&device]].concat());
+            let made = Command::new(make).args(options).arg(&device).output().unwrap();
+            let said = String::from_utf8_lossy(&made.stderr).trim().to_owned();
+            // It looks at all that is mounted on this machine, and gives up where a server of others is gone.
+            if said.contains("cannot check mount status") {
+                println!("SKIP: {make}: {said}");
+                continue;
+            }
+            assert!(made.status.success(), "{make}: {said}");
             let mounted = Command::new("mount").args([&device, &at]).output().unwrap();
             if !mounted.status.success() {
                 println!("SKIP: {make}: {}", String::from_utf8_lossy(&mounted.stderr).trim());
