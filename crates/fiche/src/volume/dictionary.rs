@@ -1,5 +1,6 @@
 //! The dictionaries of a volume: what its units have in common. They lie in the log like blocks do, each twice.
 
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::codec::prepared::{Decoding, Encoding};
@@ -170,7 +171,11 @@ impl Volume {
             if log.space.available() > self.reserve(log)
                 && let Some(dictionary) = self.dictionaries.get(number as u8)
             {
-                self.put_copy(log, Stream::Hot, (number, copy), dictionary.bytes())?;
+                match self.put_copy(log, Stream::Hot, (number, copy), dictionary.bytes()) {
+                    // Nothing was written: the next opening has room, perhaps.
+                    Err(Error::Io(error)) if error.kind() == ErrorKind::StorageFull => break,
+                    other => other?,
+                }
             }
         }
         Ok(())

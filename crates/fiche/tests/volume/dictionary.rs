@@ -182,6 +182,8 @@ fn one_copy_of_a_dictionary_is_enough_and_the_other_is_written_again() {
     for damaged in [first, second] {
         let device = TracedDevice::holding(image.clone());
         device.flip(damaged + 5000, 4);
+        // However full the file system is.
+        device.set_limit(Some(image.len() as u64));
         let opened = Volume::open(device.clone()).unwrap();
         assert!(whole(&opened) == model);
         // It is there twice again, so that the other one may be damaged next.
