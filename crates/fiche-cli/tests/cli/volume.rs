@@ -176,6 +176,59 @@ fn who_serves_a_volume_tells_what_it_does() {
 }
 
 #[test]
+fn a_volume_that_nobody_asks_for_anything_gets_a_dictionary_of_what_it_holds() {
+    let place = Place::new();
+    // Sentences of random letters, in any order.
+    let mut state = 1u64;
+    let mut below = |n: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % n
+    };
+    let sentences: Vec<Vec<u8>> =
+        (0..300).map(|_| (0..70).map(|_| b'a' + below(26) as u8).collect()).collect();
+    let mut image = Vec::new();
+    while image.len() < 8 << 20 {
+        image.extend(&sentences[below(300) as usize]);
+    }
+    image.truncate(8 << 20);
+    std::fs::write(place.path("image"), &image).unwrap();
+    place.ok(&["volume", "import", "image", "disk"]);
+    let live = |key: &str| {
+        let told = ok(&place, &["volume", "info", "--live", "disk", "--json"]);
+        serde_json::from_str::<serde_json::Value>(&told).unwrap()[key].as_f64().unwrap()
+    };
+    let units = |place: &Place| {
+        let told = ok(place, &["volume", "check", "disk", "--json"]);
+        serde_json::from_str::<serde_json::Value>(&told).unwrap()["unit_bytes"].as_u64().unwrap()
+    };
+    let before = units(&place);
+    // None where none is wanted; by itself one.
+    for (more, count) in [(&["--no-dictionary"][..], 0.0), (&[], 1.0)] {
+        let mut command = place.command(&["volume", "serve", "disk", "--nbd", "./socket"]);
+        let child = command.args(more).stderr(Stdio::null()).spawn().unwrap();
+        let server = Served(child);
+        let start = Instant::now();
+        let is_done = || match count > 0.0 {
+            // Segments of what was packed better were given up.
+            true => live("dictionaries") == count && live("segments_cleaned_total") > 2.0,
+            false => start.elapsed() > Duration::from_secs(3),
+        };
+        while !place.path("socket").exists() || !is_done() {
+            assert!(start.elapsed() < Duration::from_secs(60), "nothing comes of it");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(live("dictionaries"), count);
+        assert_eq!(server.end("-TERM"), Some(0));
+    }
+    let info = ok(&place, &["volume", "info", "disk"]);
+    assert!(info.contains("in units of 16.0 KiB, with a dictionary\n"), "{info}");
+    let after = units(&place);
+    assert!(after < before * 4 / 5, "{after} of {before} bytes");
+    place.ok(&["volume", "export", "disk", "back"]);
+    assert!(std::fs::read(place.path("back")).unwrap() == image);
+}
+
+#[test]
 fn snapshots_are_taken_read_and_deleted_while_a_volume_is_written() {
     let place = Place::new();
     place.ok(&["volume", "create", "disk", "--size", "64M", "--codec", "lz4"]);
