@@ -183,18 +183,9 @@ impl Volume {
 
     /// Appends the list of them for a superblock.
     pub(super) fn store_dictionaries(&self, log: &mut Log) -> Result<()> {
-        let root = match log.copies.is_empty() {
-            true => 0,
-            false => {
-                let root = super::space::put_root(log.copies.as_flattened());
-                self.put_one(log, Kind::DictionaryRoot, 0, &root)?
-            }
-        };
-        if root > 0 {
-            log.space.pin(root);
-        }
-        let before = std::mem::replace(&mut log.dictionary_root, root);
-        log.space.unpin(before);
+        let entries = log.copies.as_flattened().to_vec();
+        log.dictionary_root =
+            self.put_list(log, Kind::DictionaryRoot, &entries, log.dictionary_root)?;
         Ok(())
     }
 

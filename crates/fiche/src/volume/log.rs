@@ -213,6 +213,25 @@ impl Volume {
         Ok(found)
     }
 
+    /// Appends a list of where something is stored, in place of the one before; where it lies, 0 for an empty one.
+    pub(super) fn put_list(
+        &self,
+        log: &mut Log,
+        kind: Kind,
+        entries: &[u64],
+        before: u64,
+    ) -> Result<u64> {
+        let root = match entries.is_empty() {
+            true => 0,
+            false => self.put_one(log, kind, 0, &put_root(entries))?,
+        };
+        if root > 0 {
+            log.space.pin(root);
+        }
+        log.space.unpin(before);
+        Ok(root)
+    }
+
     /// Writes an extent to the end of a stream of the log, and returns where it lies.
     fn append(&self, log: &mut Log, stream: Stream, draft: &mut Draft) -> Result<u64> {
         debug_assert!(draft.bytes.len() <= EXTENT_HEAD + MAX_EXTENT && !draft.parts.is_empty());

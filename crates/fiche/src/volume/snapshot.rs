@@ -406,18 +406,7 @@ impl Volume {
             log.space.unpin(before);
         }
         let entries: Vec<u64> = log.snapshots.iter().map(|kept| kept.entry).collect();
-        let root = match entries.is_empty() {
-            true => 0,
-            false => {
-                let root = super::space::put_root(&entries);
-                self.put_one(log, Kind::SnapshotRoot, 0, &root)?
-            }
-        };
-        if root > 0 {
-            log.space.pin(root);
-        }
-        let before = std::mem::replace(&mut log.snapshot_root, root);
-        log.space.unpin(before);
+        log.snapshot_root = self.put_list(log, Kind::SnapshotRoot, &entries, log.snapshot_root)?;
         Ok(())
     }
 }
