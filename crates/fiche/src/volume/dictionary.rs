@@ -84,7 +84,7 @@ impl Dictionaries {
 /// Where the copies of each dictionary lie, in eighths; 0 for nowhere.
 pub(super) type Copies = Vec<[u64; 2]>;
 
-/// A copy lies here from now on. Where one was the next superblock is waited for before that is written again: it may be all that
+/// A copy lies here from now on, in eighths; 0 for nowhere. Where one was the next superblock is waited for before that is written again: it may be all that
 /// those who read a snapshot beside the volume know of.
 pub(super) fn place(
     copies: &mut Copies,
@@ -96,8 +96,10 @@ pub(super) fn place(
     copies.resize(copies.len().max(number + 1), [0; 2]);
     let Some(slot) = copies[number].get_mut(copy.saturating_sub(1) as usize) else { return };
     let before = std::mem::replace(slot, entry);
-    space.pin(entry);
-    space.set_meta(entry);
+    if entry > 0 {
+        space.pin(entry);
+        space.set_meta(entry);
+    }
     space.unpin(before);
 }
 

@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::volume::device::Device;
 use crate::volume::dictionary;
 use crate::volume::format::{
-    ALIGN, EPOCH_SHIFT, EXTENT_HEAD, ExtentHead, FAN, FAN_BITS, FRAGMENT_HEAD, FragmentHead, Kind,
-    Stream,
+    ALIGN, Coding, EPOCH_SHIFT, EXTENT_HEAD, ExtentHead, FAN, FAN_BITS, FRAGMENT_HEAD,
+    FragmentHead, Kind, Stream,
 };
 use crate::volume::log::{Log, unpack_meta};
 use crate::volume::map::{Map, Node, Place};
@@ -59,7 +59,7 @@ struct Scan {
     last: u64,
     /// The newest list of snapshots: where they are.
     snapshots: (u64, Vec<u64>),
-    /// The newest copy of each dictionary, by number and copy.
+    /// The newest copy of each dictionary, by number and copy, and where; 0 for one that a unit takes and that was not found: its number has its meaning.
     copies: HashMap<(u64, u32), (u64, u64)>,
     /// The root, and as of which number all blocks are zero, if they were.
     top: Place,
@@ -120,6 +120,9 @@ impl Scan {
             Kind::Unit(_) | Kind::Pattern | Kind::Zeros if !range.is_empty() => {
                 let is_zeros = head.kind == Kind::Zeros;
                 self.found.push(Found { number, entry, blocks: range, is_zeros });
+                if let Kind::Unit(Coding::Trained(dictionary)) = head.kind {
+                    self.copies.entry((dictionary.into(), 1)).or_default();
+                }
             }
             Kind::Node if head.count <= LEVELS && head.block <= blocks >> FAN_BITS => {
                 let place = (head.count as u8 - 1, head.block);

@@ -1,16 +1,18 @@
 //! A dictionary is trained from what a volume holds, when nobody asks for anything: with it each unit of a few blocks shrinks like a much longer one.
 
+use crate::codec::Codec;
 use crate::codec::prepared::train;
-use crate::codec::{Codec, Scratch};
 use crate::error::Result;
 use crate::random::Random;
 use crate::volume::clean::extents;
 use crate::volume::dictionary::Dictionary;
-use crate::volume::format::{BLOCK, DICTIONARIES, FRAGMENT_HEAD, FragmentHead, Kind, Stream};
+use crate::volume::format::{
+    BLOCK, DICTIONARIES, FRAGMENT_HEAD, FragmentHead, Kind, MAX_UNIT, Stream,
+};
 use crate::volume::log::Log;
 use crate::volume::pack::HARD;
 use crate::volume::tend::Tender;
-use crate::volume::unit::{With, looks_random, unpack};
+use crate::volume::unit::{Packing, With, draft, looks_random, unpack};
 use crate::volume::{Volume, Work, locked};
 
 /// Bytes of units that are looked at, at most, and segments that they are taken from.
@@ -154,32 +156,20 @@ impl Volume {
         let dictionary = Dictionary::new(train(&samples, BLOCK, len)?)?;
         let with = With { number: 0, encoding: dictionary.encoding(HARD).ok()? };
         let all: usize = rest.iter().map(|unit| unit.len()).sum();
-        let new = packed_len(&rest, Some(&with), work)?;
-        let old = packed_len(&rest, self.dictionaries.with(HARD).as_ref(), work)?;
+        let mut len_of = |with: Option<With>| -> Option<usize> {
+            let packing = Packing { unit: MAX_UNIT, threads: 1, ..self.packing(HARD) };
+            let packing = Packing { with, ..packing };
+            let Work { scratch, stored, .. } = &mut *work;
+            let len = |unit: &&Vec<u8>| -> Option<usize> {
+                let drafts = draft(0, unit, &packing, scratch, stored).ok()?;
+                Some(drafts.iter().map(|draft| draft.bytes.len()).sum())
+            };
+            rest.iter().map(len).sum()
+        };
+        let new = len_of(Some(with))?;
+        let old = len_of(self.dictionaries.with(HARD))?;
         (new + new / WORTH < old).then(|| (dictionary, (old - new) as f64 / all as f64))
     }
-}
-
-/// Bytes that units take when they are packed when nobody asks for anything.
-fn packed_len(units: &[&Vec<u8>], with: Option<&With>, work: &mut Work) -> Option<usize> {
-    let Work { scratch, stored, .. } = work;
-    units.iter().map(|unit| packed(unit, with, scratch, stored)).sum()
-}
-
-fn packed(
-    unit: &[u8],
-    with: Option<&With>,
-    scratch: &mut Scratch,
-    stored: &mut Vec<u8>,
-) -> Option<usize> {
-    let room = unit.len() - unit.len() / 32;
-    stored.resize(stored.len().max(room), 0);
-    let dst = &mut stored[..room];
-    let len = match with {
-        Some(with) => scratch.compress_with(&with.encoding, unit, dst),
-        None => Codec::Zstd.compress(HARD, unit.into(), dst.into(), scratch),
-    };
-    Some(len.ok()?.unwrap_or(unit.len()))
 }
 
 /// Bytes of log until the next one is tried.

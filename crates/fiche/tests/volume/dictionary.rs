@@ -217,5 +217,19 @@ fn one_copy_of_a_dictionary_is_enough_and_the_other_is_written_again() {
         let error = opened.read_at(700 * BLOCK as u64, &mut read).unwrap_err();
         assert!(matches!(error, Error::Corrupt { what: "dictionary", .. }), "{error}");
         assert!(!opened.check().unwrap().is_whole());
+        // Another one does not take its number: what was packed with it stays an error.
+        opened.write_at(0, &sentences(&mut Random(8), 8, 700)).unwrap();
+        tend(&opened);
+        assert_eq!(opened.stats().dictionaries, 1);
+        let mut damaged = 0;
+        for (i, block) in model.chunks(BLOCK).enumerate().skip(700) {
+            match opened.read_at((i * BLOCK) as u64, &mut read) {
+                // Where the log went on when it was trained nothing takes it.
+                Ok(()) => assert!(read == block, "block {i}"),
+                Err(Error::Corrupt { what: "dictionary", .. }) => damaged += 1,
+                Err(error) => panic!("block {i}: {error}"),
+            }
+        }
+        assert!(damaged > 500, "{damaged} blocks");
     }
 }
