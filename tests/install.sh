@@ -32,6 +32,7 @@ need pkg-config pkg-config
 need valgrind valgrind
 need qemu-io qemu-utils
 need nbdinfo libnbd-bin
+need openssl openssl
 need fio fio
 need sqlite3 sqlite3
 need losetup mount

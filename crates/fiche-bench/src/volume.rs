@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use fiche::volume::{FileDevice, OpenOptions as Opening, Options, Volume};
 use fiche::{ReadAt, WriteAt};
-use fiche_serve::{Address, Nbd};
+use fiche_serve::{Address, Nbd, Tls};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
@@ -48,6 +48,9 @@ pub struct Args {
 pub struct NullArgs {
     socket: PathBuf,
     len: u64,
+    /// By encrypted connections, with what is in this folder
+    #[arg(long)]
+    tls: Option<PathBuf>,
 }
 
 struct Null(u64);
@@ -82,7 +85,10 @@ impl WriteAt for Null {
 }
 
 pub fn serve_null(args: &NullArgs) -> Result<()> {
-    let server = Nbd::default().device("", Arc::new(Null(args.len)));
+    let mut server = Nbd::default().device("", Arc::new(Null(args.len)));
+    if let Some(folder) = &args.tls {
+        server = server.tls(Tls::open(folder)?);
+    }
     let _server = server.listen(&Address::Unix(args.socket.clone()))?;
     loop {
         std::thread::sleep(Duration::from_secs(1));
@@ -96,9 +102,13 @@ enum Kind {
     Volume(&'static str, &'static str),
     /// A file, by QEMU's server.
     Raw,
-    /// nbdkit's memory.
-    Memory,
-    Null,
+    /// nbdkit's memory, encrypted or not.
+    Memory {
+        tls: bool,
+    },
+    Null {
+        tls: bool,
+    },
     /// A file, without a server.
     File,
     /// A file system in a file of the loop device: mkfs, its type, and how it is mounted.
@@ -111,7 +121,7 @@ const DISKS: [(&str, Kind); 11] = [
     ("fiche zstd 16K", Kind::Volume("zstd", "16K")),
     ("fiche none 4K", Kind::Volume("none", "4K")),
     ("raw by qemu-nbd", Kind::Raw),
-    ("memory by nbdkit", Kind::Memory),
+    ("memory by nbdkit", Kind::Memory { tls: false }),
     ("file", Kind::File),
     ("ext4", Kind::Mounted("ext4", "defaults")),
     ("btrfs zstd:1", Kind::Mounted("btrfs", "compress-force=zstd:1")),
@@ -186,14 +196,23 @@ impl Disk {
                 server.args(["-f", "raw", "-t", "-e", "32", "-k"]).arg(&socket).arg(&file);
                 server
             }
-            Kind::Memory => {
+            Kind::Memory { tls } => {
                 let mut server = Command::new("nbdkit");
-                server.args(["-f", "-U"]).arg(&socket).args(["memory", &gib]);
+                server.args(["-f", "-U"]).arg(&socket);
+                if tls {
+                    let folder = certificates(args)?;
+                    server.arg("--tls=require");
+                    server.arg(format!("--tls-certificates={}", folder.display()));
+                }
+                server.args(["memory", &gib]);
                 server
             }
-            Kind::Null => {
+            Kind::Null { tls } => {
                 let mut server = Command::new(std::env::current_exe()?);
                 server.arg("serve-null").arg(&socket).arg(len.to_string());
+                if tls {
+                    server.arg("--tls").arg(certificates(args)?);
+                }
                 server
             }
             Kind::File => {
@@ -211,7 +230,7 @@ impl Disk {
             }
         };
         disk.server = Some(server.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
-        if let (Kind::Memory, Some(server)) = (kind, &disk.server) {
+        if let (Kind::Memory { .. }, Some(server)) = (kind, &disk.server) {
             // What it is for is not to be counted.
             let id = server.id().to_string();
             for group in ["/sys/fs/cgroup/memory/cgroup.procs", "/sys/fs/cgroup/cgroup.procs"] {
@@ -258,7 +277,15 @@ impl Disk {
             }
             _ => {
                 fio.arg("--ioengine=nbd");
-                fio.arg(format!("--uri=nbd+unix:///?socket={}", self.at.display()));
+                let at = self.at.display();
+                fio.arg(match self.kind {
+                    Kind::Memory { tls: true } | Kind::Null { tls: true } => {
+                        let folder = certificates(args)?;
+                        let folder = folder.display();
+                        format!("--uri=nbds+unix:///?socket={at}&tls-certificates={folder}")
+                    }
+                    _ => format!("--uri=nbd+unix:///?socket={at}"),
+                });
                 // Those who wait for their own flushes are as many clients.
                 match options.contains("fsync=") && depth > 1 && !options.contains("end_") {
                     true => fio.arg(format!("--numjobs={depth}")),
@@ -280,7 +307,7 @@ impl Disk {
 
     /// Bytes of the file that holds it.
     fn stored(&self) -> Result<u64> {
-        if matches!(self.kind, Kind::Memory | Kind::Null) {
+        if matches!(self.kind, Kind::Memory { .. } | Kind::Null { .. }) {
             return Ok(0);
         }
         if let Kind::Mounted(system, _) = self.kind {
@@ -516,26 +543,55 @@ pub fn bench(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// A folder with a certificate that vouches for itself, and its key, for servers and clients.
+fn certificates(args: &Args) -> Result<PathBuf> {
+    let folder = std::path::absolute(args.work.join("tls"))?;
+    if !folder.join("ca-cert.pem").exists() {
+        std::fs::create_dir_all(&folder)?;
+        let mut openssl = Command::new("openssl");
+        openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
+        openssl.args(["-nodes", "-days", "30", "-subj", "/CN=localhost"]);
+        openssl.args(["-addext", "subjectAltName=DNS:localhost"]);
+        openssl.arg("-keyout").arg(folder.join("server-key.pem"));
+        run(openssl.arg("-out").arg(folder.join("server-cert.pem")))?;
+        std::fs::copy(folder.join("server-cert.pem"), folder.join("ca-cert.pem"))?;
+    }
+    Ok(folder)
+}
+
 /// What the protocol takes, with nothing behind it.
 fn protocol(args: &Args) -> Result<String> {
     let mut text = String::from(
-        "## The protocol alone\n\nA device of zeros by fiche's server, beside nbdkit's memory plugin, which was filled.\n\n| load | nothing by fiche | memory by nbdkit | ratio |\n|---|---|---|---|\n",
+        "## The protocol alone\n\nA device of zeros by fiche's server, beside nbdkit's memory plugin, which was filled; both as well with TLS, each by the library that it has.\n\n\
+         | load | nothing by fiche | memory by nbdkit | ratio | fiche, TLS | of it without | nbdkit, TLS | ratio |\n|---|---|---|---|---|---|---|---|\n",
     );
-    let ours = Disk::new("nothing by fiche", Kind::Null, args)?;
-    let theirs = Disk::new("memory by nbdkit", Kind::Memory, args)?;
+    let disks = [
+        Disk::new("nothing by fiche", Kind::Null { tls: false }, args)?,
+        Disk::new("memory by nbdkit", Kind::Memory { tls: false }, args)?,
+        Disk::new("nothing by fiche, TLS", Kind::Null { tls: true }, args)?,
+        Disk::new("memory by nbdkit, TLS", Kind::Memory { tls: true }, args)?,
+    ];
     let fill = LOADS[0];
-    theirs.fio(fill, args)?;
+    disks[1].fio(fill, args)?;
+    disks[3].fio(fill, args)?;
     for load in [LOADS[1], LOADS[2], LOADS[3], MORE[1], LOADS[0]] {
-        let mut found = [Vec::new(), Vec::new()];
+        let mut found = [const { Vec::new() }; 4];
         for _ in 0..args.rounds.max(3) {
-            for (disk, found) in [&ours, &theirs].into_iter().zip(&mut found) {
+            for (disk, found) in disks.iter().zip(&mut found) {
                 let m = measure(disk, load, args)?;
                 found.push(if load.1.contains("128k") { m.mb } else { m.per_second });
             }
         }
-        let [a, b] = found.map(|values| middle(values.into_iter()));
+        let [a, b, c, d] = found.map(|values| middle(values.into_iter()));
         let what = if load.1.contains("128k") { " MB/s" } else { "/s" };
-        writeln!(text, "| {} | {a:.0}{what} | {b:.0}{what} | {:.2} |", load.0, a / b)?;
+        writeln!(
+            text,
+            "| {} | {a:.0}{what} | {b:.0}{what} | {:.2} | {c:.0}{what} | {:.2} | {d:.0}{what} | {:.2} |",
+            load.0,
+            a / b,
+            c / a,
+            c / d
+        )?;
     }
     text.push('\n');
     Ok(text)

@@ -21,4 +21,6 @@ mod tree;
 
 pub use disk::Disk;
 pub use fuse::{Mount, Mounted};
+#[cfg(feature = "tls")]
+pub use nbd::Tls;
 pub use nbd::{Address, Nbd, Server};

@@ -393,3 +393,30 @@ fn nothing_that_is_sent_ends_the_server() {
     assert!(!served.socket().exists());
     assert!(served.volume.check().unwrap().is_whole());
 }
+
+#[test]
+fn thousands_come_and_go() {
+    let mut served = Served::new(16 << 20);
+    let mut last = Raw::go(&served.socket());
+    for i in 0..60 {
+        let crowd: Vec<Raw> = (0..50)
+            .map(|j| match (i + j) % 3 {
+                0 => Raw::new(&served.socket()),
+                1 => Raw::go(&served.socket()),
+                _ => {
+                    // In the middle of a write.
+                    let mut raw = Raw::go(&served.socket());
+                    let head = [&0x2560_9513u32.to_be_bytes()[..], &[0, 0, 0, 1], b"a cookie"];
+                    raw.say(&[&head.concat(), &0u64.to_be_bytes(), &(1u32 << 20).to_be_bytes()]);
+                    raw.say(&[&[9; 5000]]);
+                    raw
+                }
+            })
+            .collect();
+        drop(crowd);
+        assert_eq!(last.request(0, 0, 0, 4096, b""), 0);
+        assert_eq!(last.take(4096), [0; 4096], "half a write is none");
+    }
+    served.stop();
+    assert!(served.volume.check().unwrap().is_whole());
+}

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use fiche::volume::{self, FileDevice, Tended, Volume};
 use fiche::{Error, ReadAt, WriteAt};
+#[cfg(feature = "tls")]
+use fiche_serve::Tls;
 use fiche_serve::{Address, Disk, Nbd};
 use rustix::mm::MlockAllFlags;
 
@@ -34,7 +36,7 @@ pub struct Serve {
     #[arg(long, value_name = "DIR", group = "face")]
     fuse: Option<PathBuf>,
     /// Make a disk of that file by losetup, and print its name, /dev/loopN
-    #[arg(long, requires = "fuse")]
+    #[arg(long, requires = "fuse", conflicts_with = "nbd")]
     r#loop: bool,
     /// Tell Prometheus here what the volume does: a path for a socket, which has a / in it, or HOST:PORT, or a port of this machine
     #[arg(long, value_name = "SOCKET")]
@@ -42,6 +44,9 @@ pub struct Serve {
     /// Name of the export; clients that ask for none get the one without a name
     #[arg(long, default_value = "")]
     name: String,
+    #[cfg(feature = "tls")]
+    #[command(flatten)]
+    tls: Encrypted,
     #[command(flatten)]
     open: Open,
     /// Bytes of a volume that are written as one extent, at most: 8K to 256K, by default 32K. Reading does not depend on it
@@ -58,6 +63,34 @@ pub struct Serve {
     index: stream::Index,
     #[command(flatten)]
     dictionaries: Given,
+}
+
+#[cfg(feature = "tls")]
+#[derive(clap::Args)]
+struct Encrypted {
+    /// Serve by encrypted connections only (TLS): this folder has the server's certificate and its key, server-cert.pem and server-key.pem
+    #[arg(long, value_name = "DIR", conflicts_with = "fuse")]
+    tls: Option<PathBuf>,
+    /// Let those clients in that have a certificate of an authority in ca-cert.pem of that folder, and nobody else
+    #[arg(long, requires = "tls")]
+    tls_verify_peer: bool,
+}
+
+#[cfg(feature = "tls")]
+impl Encrypted {
+    fn apply(&self, nbd: Nbd) -> Result<Nbd, Failed> {
+        let Some(folder) = &self.tls else { return Ok(nbd) };
+        let tls = match self.tls_verify_peer {
+            true => Tls::open_for_known_clients(folder),
+            false => Tls::open(folder),
+        };
+        Ok(nbd.tls(tls?))
+    }
+
+    /// What a client's URL begins with.
+    fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "nbds" } else { "nbd" }
+    }
 }
 
 /// A path, or a host and a port.
@@ -133,15 +166,19 @@ fn serve_nbd(args: &Serve, nbd: &str) -> Result<(), Failed> {
         }
         Err(error) => return Err(at(error)),
     };
+    #[cfg(feature = "tls")]
+    let (server, scheme) = (args.tls.apply(server)?, args.tls.scheme());
+    #[cfg(not(feature = "tls"))]
+    let scheme = "nbd";
     ui::will_check();
     ui::set_left("all that was written is there");
     let server = server.listen(&address).map_err(|error| Failed::at(Path::new(nbd), error))?;
     let name = &args.name;
     match (&address, server.local_addr()) {
         (Address::Unix(path), _) => {
-            say!("{what} at nbd+unix:///{name}?socket={}", path.display());
+            say!("{what} at {scheme}+unix:///{name}?socket={}", path.display());
         }
-        (_, Some(local)) => say!("{what} at nbd://{local}/{name}"),
+        (_, Some(local)) => say!("{what} at {scheme}://{local}/{name}"),
         _ => {}
     }
     while ui::check_stop().is_ok() {

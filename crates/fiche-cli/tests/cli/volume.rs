@@ -11,8 +11,15 @@ struct Served(Child);
 
 impl Served {
     fn new(place: &Place, file: &str) -> Served {
+        Served::with(place, &["volume", "serve", file, "--nbd", "./socket"])
+    }
+
+    fn with(place: &Place, args: &[&str]) -> Served {
+        Served::start(place, &mut place.command(args))
+    }
+
+    fn start(place: &Place, command: &mut Command) -> Served {
         let socket = place.path("socket");
-        let mut command = place.command(&["volume", "serve", file, "--nbd", "./socket"]);
         let child = command.stderr(Stdio::null()).spawn().unwrap();
         let start = Instant::now();
         while std::os::unix::net::UnixStream::connect(&socket).is_err() {
@@ -466,6 +473,69 @@ fn archives_and_streams_are_served_for_reading() {
     place.ok(&["pack", "text", "-o", "a.fiche"]);
     let server = Served::new(&place, "a.fiche");
     io(&place, &["read -P 120 0 99840"]);
+    assert_eq!(server.end("-TERM"), Some(0));
+}
+
+#[test]
+fn more_may_come_than_there_are_descriptors_for() {
+    let place = Place::new();
+    place.ok(&["volume", "create", "disk.fiche", "--size", "16M"]);
+    let program = place.command(&[]).get_program().to_owned();
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 64; exec \"$0\" volume serve disk.fiche --nbd ./socket"]);
+    let server = Served::start(&place, limited.arg(program).current_dir(place.path("")));
+    let crowd: Vec<_> =
+        (0..120).map(|_| std::os::unix::net::UnixStream::connect(place.path("socket"))).collect();
+    assert!(crowd.iter().filter(|one| one.is_ok()).count() > 64);
+    drop(crowd);
+    io(&place, &["write -P 7 0 1M", "read -P 7 0 1M"]);
+    assert_eq!(server.end("-TERM"), Some(0));
+}
+
+#[test]
+fn connections_are_encrypted_where_that_is_wanted() {
+    let place = Place::new();
+    place.ok(&["volume", "create", "disk.fiche", "--size", "16M"]);
+    let serve = ["volume", "serve", "disk.fiche", "--nbd", "./socket"];
+    fails(&place, 2, &[&serve[..], &["--tls-verify-peer"]].concat(), "--tls <DIR>");
+    fails(&place, 2, &["volume", "serve", "disk.fiche", "--fuse", "x", "--tls", "x"], "--fuse");
+    fails(&place, 2, &[&serve[..], &["--loop"]].concat(), "--nbd");
+    fails(&place, 5, &[&serve[..], &["--tls", "nowhere"]].concat(), "nowhere/server-cert.pem");
+    for folder in ["tls", "client"] {
+        std::fs::create_dir(place.path(folder)).unwrap();
+    }
+    let (own, key) = (place.path("tls/server-cert.pem"), place.path("tls/server-key.pem"));
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
+    openssl.args(["-nodes", "-days", "2", "-subj", "/CN=localhost"]);
+    openssl.args(["-addext", "subjectAltName=DNS:localhost", "-keyout"]).arg(&key);
+    match openssl.arg("-out").arg(&own).output() {
+        Ok(output) => assert!(output.status.success()),
+        Err(_) => return println!("SKIP: openssl is not there"),
+    }
+    std::fs::copy(&own, place.path("client/ca-cert.pem")).unwrap();
+    std::fs::write(place.path("from"), vec![7; 16 << 20]).unwrap();
+    let server = Served::with(&place, &[&serve[..], &["--tls", "tls"]].concat());
+    let (socket, client) = (place.path("socket"), place.path("client"));
+    let url =
+        |scheme: &str, more: &str| format!("{scheme}+unix:///?socket={}{more}", socket.display());
+    let secret = url("nbds", &format!("&tls-certificates={}", client.display()));
+    let (from, to) = (place.path("from"), place.path("to"));
+    let copy = |from: &str, to: &str| Command::new("nbdcopy").args([from, to]).output();
+    match copy(from.to_str().unwrap(), &secret) {
+        Ok(output) => assert!(output.status.success(), "{output:?}"),
+        Err(_) => return println!("SKIP: nbdcopy is not there"),
+    }
+    assert!(copy(&secret, to.to_str().unwrap()).unwrap().status.success());
+    assert!(std::fs::read(to).unwrap() == std::fs::read(from).unwrap());
+    // Not in the clear.
+    assert!(!copy(&url("nbd", ""), "null:").unwrap().status.success());
+    assert_eq!(server.end("-TERM"), Some(0));
+    // Who has no certificate is not let in where one is wanted.
+    std::fs::copy(&own, place.path("tls/ca-cert.pem")).unwrap();
+    let server =
+        Served::with(&place, &[&serve[..], &["--tls", "tls", "--tls-verify-peer"]].concat());
+    assert!(!copy(&secret, "null:").unwrap().status.success());
     assert_eq!(server.end("-TERM"), Some(0));
 }
 

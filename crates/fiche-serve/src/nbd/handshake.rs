@@ -16,6 +16,7 @@ mod option {
     pub const EXPORT_NAME: u32 = 1;
     pub const ABORT: u32 = 2;
     pub const LIST: u32 = 3;
+    pub const STARTTLS: u32 = 5;
     pub const INFO: u32 = 6;
     pub const GO: u32 = 7;
     pub const STRUCTURED_REPLY: u32 = 8;
@@ -28,6 +29,7 @@ mod option {
     pub const META_CONTEXT: u32 = 4;
     pub const ERR_UNSUPPORTED: u32 = 1 << 31 | 1;
     pub const ERR_INVALID: u32 = 1 << 31 | 3;
+    pub const ERR_TLS_REQUIRED: u32 = 1 << 31 | 5;
     pub const ERR_UNKNOWN: u32 = 1 << 31 | 6;
     pub const ERR_TOO_BIG: u32 = 1 << 31 | 9;
 
@@ -106,8 +108,25 @@ pub(super) fn agree(
             continue;
         }
         let data = input.bytes(len)?;
+        let is_secret = out.is_secret();
+        // With it nothing else may be said before it is encrypted.
+        let tls = exports.tls.as_ref().filter(|_| !is_secret);
         let mut reply = |kind: u32, data: &[u8]| reply_option(out, number, kind, data);
         match number {
+            option::STARTTLS if is_secret || (tls.is_some() && !data.is_empty()) => {
+                reply(option::ERR_INVALID, b"it is encrypted, or what follows means nothing")?;
+            }
+            option::STARTTLS if tls.is_some() => {
+                // What came together with it came in the clear, perhaps of somebody else, and would be taken for secret.
+                let Some(tls) = tls.filter(|_| input.from.buffer().is_empty()) else {
+                    return Ok(None);
+                };
+                reply(option::ACK, b"")?;
+                out.encrypt(tls)?;
+                *input = Input::new(out.try_clone()?);
+                (is_structured, context) = (false, None);
+            }
+            option::EXPORT_NAME if tls.is_some() => return Ok(None),
             option::EXPORT_NAME => {
                 let Some(device) = exports.find(&data) else { return Ok(None) };
                 let mut answer = device.source().len().to_be_bytes().to_vec();
@@ -122,6 +141,9 @@ pub(super) fn agree(
             option::ABORT => {
                 reply(option::ACK, b"")?;
                 return Ok(None);
+            }
+            _ if tls.is_some() => {
+                reply(option::ERR_TLS_REQUIRED, b"only to who asks for TLS first")?
             }
             option::LIST if data.is_empty() => {
                 for name in exports.names() {

@@ -3,7 +3,7 @@
 //!
 //! The newstyle handshake with its fixed extensions: exports are listed and chosen by name, replies may be structured,
 //! `base:allocation` says what is zero. Any number of connections to one export see the same bytes, and a
-//! flush on one covers what was completed on all. What a client sends may be anything: it is answered with an error, or the
+//! flush on one covers what was completed on all. Where the server wants it, connections are encrypted by TLS. What a client sends may be anything: it is answered with an error, or the
 //! connection ends.
 //!
 //! After the specification of the protocol (NetworkBlockDevice project, *The NBD protocol*, `doc/proto.md`).
@@ -12,8 +12,13 @@ mod handshake;
 mod queue;
 mod session;
 mod stream;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "clear.rs"]
+mod tls;
 
-use std::io::{self, BufReader};
+use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -28,6 +33,10 @@ use fiche::{ReadAt, Result, WriteAt};
 use self::handshake::agree;
 use self::session::Session;
 use self::stream::{Input, Listener, Stream};
+#[cfg(feature = "tls")]
+pub use self::tls::Tls;
+#[cfg(not(feature = "tls"))]
+use self::tls::Tls;
 
 /// What [`queue`] waits with; a test that tries all orders has its own.
 mod sync {
@@ -111,6 +120,8 @@ struct Exports {
     named: Vec<Export>,
     /// Their snapshots are served, too, as they are when a client asks.
     volumes: Vec<Arc<Volume>>,
+    /// Nothing is told to who does not ask for encryption first.
+    tls: Option<Tls>,
 }
 
 impl Exports {
@@ -150,6 +161,14 @@ impl Nbd {
     #[must_use]
     pub fn snapshots(mut self, volume: Arc<Volume>) -> Nbd {
         self.exports.volumes.push(volume);
+        self
+    }
+
+    /// Serves by connections only that are encrypted.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Nbd {
+        self.exports.tls = Some(tls);
         self
     }
 
@@ -265,7 +284,11 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
         if !listener.wait(LOOK) {
             continue;
         }
-        let Ok(stream) = listener.accept() else { continue };
+        let Ok(stream) = listener.accept() else {
+            // No descriptor is left, perhaps: whoever comes waits until one is.
+            std::thread::sleep(LOOK);
+            continue;
+        };
         let mut connections = locked(&shared.connections);
         let (gone, here): (Vec<_>, Vec<_>) =
             connections.drain(..).partition(|connection| connection.thread.is_finished());
@@ -292,8 +315,8 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
 fn serve(stream: Stream, shared: &Shared) -> io::Result<()> {
     stream.set_patience(Some(PATIENCE))?;
     let mut out = stream.try_clone()?;
-    let mut input = Input { from: BufReader::with_capacity(64 << 10, stream) };
-    let Some(agreed) = agree(&mut input, &mut out, &shared.exports)? else { return Ok(()) };
+    let mut input = Input::new(stream);
+    let Some(agreed) = agree(&mut input, &mut out, &shared.exports)? else { return out.finish() };
     input.from.get_ref().set_patience(None)?;
     Session::new(agreed, out).serve(&mut input)
 }

@@ -88,7 +88,7 @@ impl Session {
             });
             self.pending.wait();
             self.queue.close();
-            let _ = locked(&self.out).shutdown();
+            let _ = locked(&self.out).finish();
             result
         })
     }

@@ -1,4 +1,4 @@
-//! Connections of either kind, and what is read from them.
+//! Connections of either kind, in the clear or not, and what is read from them.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -7,6 +7,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::tls::{Channel, Tls};
 
 pub(super) enum Listener {
     Unix(UnixListener),
@@ -26,13 +28,13 @@ impl Listener {
             Listener::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(false)?;
-                Ok(Stream::Unix(stream))
+                Ok(Stream { socket: Socket::Unix(stream), channel: None })
             }
             Listener::Tcp(listener) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(false)?;
                 stream.set_nodelay(true)?;
-                Ok(Stream::Tcp(stream))
+                Ok(Stream { socket: Socket::Tcp(stream), channel: None })
             }
         }
     }
@@ -53,49 +55,113 @@ fn is_ready(fd: BorrowedFd<'_>, time: Duration) -> bool {
         .is_ok_and(|count| count > 0)
 }
 
-/// One end of a connection.
-pub(super) enum Stream {
+/// What the bytes of a connection go through.
+pub(super) enum Socket {
     Unix(UnixStream),
     Tcp(TcpStream),
 }
 
-impl Stream {
-    pub fn try_clone(&self) -> io::Result<Stream> {
-        Ok(match self {
-            Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
-            Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
-        })
+impl Socket {
+    fn set_patience(&self, time: Option<Duration>) -> io::Result<()> {
+        match self {
+            Socket::Unix(stream) => stream.set_read_timeout(time),
+            Socket::Tcp(stream) => stream.set_read_timeout(time),
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Socket::Unix(stream) => stream.as_fd(),
+            Socket::Tcp(stream) => stream.as_fd(),
+        }
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Unix(stream) => stream.read(buf),
+            Socket::Tcp(stream) => stream.read(buf),
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Unix(stream) => stream.write(buf),
+            Socket::Tcp(stream) => stream.write(buf),
+        }
     }
 
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// One end of a connection. Of several handles of it at most one reads and one writes.
+pub(super) struct Stream {
+    socket: Socket,
+    /// What encrypts it, once that was agreed on.
+    channel: Option<Channel>,
+}
+
+impl Stream {
+    pub fn try_clone(&self) -> io::Result<Stream> {
+        let socket = match &self.socket {
+            Socket::Unix(stream) => Socket::Unix(stream.try_clone()?),
+            Socket::Tcp(stream) => Socket::Tcp(stream.try_clone()?),
+        };
+        Ok(Stream { socket, channel: self.channel.clone() })
+    }
+
+    pub fn is_secret(&self) -> bool {
+        self.channel.is_some()
+    }
+
+    /// What is sent and received from now on is encrypted, after the client has agreed on how.
+    pub fn encrypt(&mut self, tls: &Tls) -> io::Result<()> {
+        self.channel = Some(tls.accept(&mut self.socket)?);
+        Ok(())
+    }
+
+    /// Ends it for all who have it, and for the other side.
     pub fn shutdown(&self) -> io::Result<()> {
-        match self {
-            Stream::Unix(stream) => stream.shutdown(Shutdown::Both),
-            Stream::Tcp(stream) => stream.shutdown(Shutdown::Both),
+        match &self.socket {
+            Socket::Unix(stream) => stream.shutdown(Shutdown::Both),
+            Socket::Tcp(stream) => stream.shutdown(Shutdown::Both),
         }
+    }
+
+    /// As [`shutdown`](Stream::shutdown), for the handle that writes: the other side learns that nothing is missing.
+    pub fn finish(&mut self) -> io::Result<()> {
+        if let Some(channel) = &mut self.channel {
+            let _ = channel.finish(&mut self.socket);
+        }
+        self.shutdown()
     }
 
     pub fn set_patience(&self, time: Option<Duration>) -> io::Result<()> {
-        match self {
-            Stream::Unix(stream) => stream.set_read_timeout(time),
-            Stream::Tcp(stream) => stream.set_read_timeout(time),
-        }
+        self.socket.set_patience(time)
     }
 }
 
 impl Read for Stream {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Unix(stream) => stream.read(buf),
-            Stream::Tcp(stream) => stream.read(buf),
+        match &mut self.channel {
+            None => self.socket.read(buf),
+            Some(channel) => channel.read(&mut self.socket, buf),
         }
     }
 }
 
 impl Write for Stream {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Unix(stream) => stream.write(buf),
-            Stream::Tcp(stream) => stream.write(buf),
+        match &mut self.channel {
+            None => self.socket.write(buf),
+            Some(channel) => channel.write(&mut self.socket, buf),
         }
     }
 
@@ -110,15 +176,18 @@ pub(super) struct Input {
 }
 
 impl Input {
+    pub fn new(stream: Stream) -> Input {
+        Input { from: BufReader::with_capacity(64 << 10, stream) }
+    }
+
     /// Whether something comes within some time, looked for without sleeping.
     pub fn spin(&self, time: Duration) -> bool {
-        let fd = match self.from.get_ref() {
-            Stream::Unix(stream) => stream.as_fd(),
-            Stream::Tcp(stream) => stream.as_fd(),
-        };
+        let Stream { socket, channel } = self.from.get_ref();
         let begun = Instant::now();
         while begun.elapsed() < time {
-            if is_ready(fd, Duration::ZERO) {
+            if channel.as_ref().is_some_and(Channel::has_some)
+                || is_ready(socket.as_fd(), Duration::ZERO)
+            {
                 return true;
             }
             rustix::thread::sched_yield();
