@@ -67,7 +67,7 @@ fn seal(bytes: &mut [u8]) {
     }
 }
 
-/// Some real ones: closed, with a log to be read, cleaned, with maps of one level and of two, with snapshots.
+/// Some real ones: closed, with a log to be read, cleaned, with maps of one level and of two, with snapshots and clones.
 fn real() -> &'static [Vec<u8>] {
     static REAL: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     REAL.get_or_init(|| {
@@ -81,6 +81,7 @@ fn real() -> &'static [Vec<u8>] {
             let device = TracedDevice::default();
             let options = Options::new(blocks * BLOCK as u64).segment_bits(16).codec(codec);
             let volume = Volume::create(device.clone(), options).expect("a volume");
+            let volume = Arc::new(volume);
             let mut random = Random(blocks);
             for i in 0..writes {
                 let at = random.below(blocks - 3) * BLOCK as u64;
@@ -93,6 +94,15 @@ fn real() -> &'static [Vec<u8>] {
                 .expect("writing");
                 if writes < 50 && i % 12 == 11 {
                     volume.take_snapshot(&i.to_string()).expect("a snapshot");
+                }
+                // One that is written, and one that was deleted.
+                if writes == 40 && i == 23 {
+                    for name in ["clone", "gone"] {
+                        volume.clone_snapshot("11", name).expect("a clone");
+                        let clone = volume.writable_clone(name).expect("the clone");
+                        clone.write_at(9000, &random.text(9000)).expect("writing");
+                    }
+                    volume.delete_clone("gone").expect("deleting");
                 }
             }
             volume.flush().expect("flushing");
@@ -163,6 +173,21 @@ fn use_snapshots(volume: &Arc<Volume>) {
             let _ = snapshot.run_at(snapshot.len() / 2);
         }
     }
+    for info in volume.clones().into_iter().take(8) {
+        if let Ok(clone) = volume.writable_clone(&info.name) {
+            let mut buf = vec![0; clone.len().min(1 << 20) as usize];
+            let _ = clone.read_at(0, &mut buf);
+            let _ = clone.write_at(clone.len() / 2, &[5; 2000]);
+            let _ = clone.discard_at(0, clone.len().min(1 << 20));
+            let _ = clone.take_snapshot("of a clone");
+        }
+        let _ = volume.delete_clone(&info.name);
+    }
+    let _ = volume.clone_snapshot("now", "new");
+    let _ = volume.writable_clone("new").map(|clone| clone.write_at(0, &[6; 5000]));
+    for _ in 0..20 {
+        let _ = volume.tend(true);
+    }
     let names: Vec<String> = volume.snapshots().into_iter().map(|info| info.name).collect();
     let _ = names.first().map(|name| volume.restore_snapshot(name));
     let _ = volume.check();
@@ -199,7 +224,7 @@ fn made_up(bytes: &[u8]) {
         graft(&mut image, rest, which >> 5);
     }
     // Where values are: in superblocks, heads and what is behind them.
-    let mut places: Vec<usize> = SUPERBLOCKS.iter().flat_map(|&at| at + 16..at + 96).collect();
+    let mut places: Vec<usize> = SUPERBLOCKS.iter().flat_map(|&at| at + 16..at + 112).collect();
     for (at, fragments) in extents(&image) {
         places.extend(at + 4..at + 24);
         places.extend(fragments.iter().flat_map(|&(from, to)| from + 4..to.min(from + 40)));

@@ -2634,6 +2634,7 @@ DEVICE_BLOCK, FANOUT, OPENING = 4096, 1024, 40  # an opening is told by the bits
 PATTERN, ZEROS, MAP_NODE, USAGE_PAGE, USAGE_ROOT = 16, 17, 32, 33, 34
 SNAPSHOT, SNAPSHOT_ROOT, MOST_SNAPSHOTS = 35, 36, 4096
 COPY_OF_DICTIONARY, DICTIONARY_ROOT, MOST_DICTIONARIES, LONGEST_DICTIONARY = 37, 38, 16, 131072
+CLONES, REGION, MOST_REGIONS = 39, 1 << 30, 1023
 TRAINED = 64  # and one more for each number of a dictionary
 LONGEST_UNIT, LONGEST_PATTERN, LONGEST_ZEROS = 32, 4096, (1 << 24) - 1
 
@@ -2654,8 +2655,10 @@ class Volume:
     second_head: int  # 0 for nowhere
     snapshots: int  # 0 for none
     dictionaries: int
+    clones: int
     copies: dict[tuple[int, int], int]  # where those of a number lie, each with its own
     known: dict[int, object]  # dictionaries by their numbers, once they were read
+    regions: dict[int, "Branch"]  # clones by their regions
 
 
 @dataclass(frozen=True)
@@ -2716,8 +2719,9 @@ def read_superblock(file: BinaryIO, size: int, superblock: Cursor) -> Volume:
     most, segments, reserved = (superblock.fixed(4) for _ in range(3))
     superblock.require(1 < segments <= most and segments << bits <= size, "count of segments")
     volume = Volume(file, size, tag, blocks, bits, most, segments,
-                    *(superblock.fixed(8) for _ in range(7)), {}, {})
-    superblock.require(reserved == 0 and not any(superblock.take(16)), "reserved bytes")
+                    *(superblock.fixed(8) for _ in range(8)), {}, {}, {})
+    superblock.require(reserved == 0 and not any(superblock.take(8)), "reserved bytes")
+    superblock.require(volume.clones == 0 or blocks <= REGION, "length of a device with clones")
     superblock.require(lies_inside(volume, volume.head, EXTENT), "place of the log")
     second = volume.second_head
     apart = lies_inside(volume, second, EXTENT) and second >> bits != volume.head >> bits
@@ -2756,10 +2760,13 @@ def read_fragment(volume: Volume, position: int) -> Fragment:
     return take_fragment(volume, Cursor(data, "fragment", position))
 
 
-def read_known(volume: Volume, position: int, kind: int, block: int, count: int) -> Fragment:
+def read_known(volume: Volume, position: int, kind: int, block: int, count: int,
+               apart: int = 0) -> Fragment:
+    """Its number may be another by a multiple of `apart`."""
     fragment = read_fragment(volume, position)
     fragment.require(fragment.kind == kind, "kind")
-    fragment.require((fragment.block, fragment.count) == (block, count), "block and count")
+    same = (fragment.block - block) % apart == 0 if apart else fragment.block == block
+    fragment.require(same and fragment.count == count, "block and count")
     return fragment
 
 
@@ -2814,7 +2821,7 @@ def read_unit(volume: Volume, fragment: Fragment) -> bytes:
 def find_block(volume: Volume, block: int, position: int) -> Fragment:
     fragment = read_fragment(volume, position)
     check_unit_of_blocks(fragment)
-    fragment.require(0 <= block - fragment.block < fragment.count, f"not of block {block}")
+    fragment.require((block - fragment.block) % REGION < fragment.count, f"not of block {block}")
     return fragment
 
 
@@ -2823,7 +2830,7 @@ def read_device_block(volume: Volume, block: int, position: int) -> bytes:
     content = read_unit(volume, fragment)
     if fragment.kind in (PATTERN, ZEROS):
         return content
-    start = (block - fragment.block) * DEVICE_BLOCK
+    start = (block - fragment.block) % REGION * DEVICE_BLOCK
     return content[start:start + DEVICE_BLOCK]
 
 
@@ -2886,13 +2893,16 @@ def roll_forward(volume: Volume) -> list[Run]:
     while extent := read_next(volume, heads, number):
         for fragment in extent.fragments:
             if not is_of_blocks(fragment):
-                fragment.require(MAP_NODE <= fragment.kind <= DICTIONARY_ROOT, "kind")
+                fragment.require(MAP_NODE <= fragment.kind <= CLONES, "kind")
                 if fragment.kind == COPY_OF_DICTIONARY:
                     volume.copies[fragment.block, fragment.count] = fragment.position
                 continue
             check_unit_of_blocks(fragment)
             end, place = fragment.block + fragment.count, fragment.position
-            fragment.require(end <= volume.blocks, "blocks beyond the device")
+            region = fragment.block // REGION if volume.regions else 0
+            limit = volume.regions[region].blocks if region in volume.regions else volume.blocks
+            known = region == 0 or region in volume.regions
+            fragment.require(known and end - region * REGION <= limit, "blocks beyond the device")
             put_run(runs, Run(fragment.block, end, 0 if fragment.kind == ZEROS else place))
         number += 1
     check_opening(volume, heads, (number >> OPENING) + 1 << OPENING)
@@ -2926,13 +2936,15 @@ def count_levels(blocks: int) -> int:
 
 
 def read_map_node(volume: Volume, position: int, level: int, number: int) -> list[int]:
-    content = read_packed(read_known(volume, position, MAP_NODE, number, level + 1))
+    apart = REGION // FANOUT ** (level + 1)  # none where a node leads to more than a region
+    content = read_packed(read_known(volume, position, MAP_NODE, number, level + 1, apart))
     position, positions = 0, []
     for at in range(FANOUT):
         position += content.signed()
         content.require(0 <= position < 1 << 8 * PLACE_LENGTH, "position")
         first = (number * FANOUT + at) * FANOUT ** level
-        content.require(position == 0 or first < volume.blocks, "blocks beyond the device")
+        inside = first // REGION in volume.regions or first < volume.blocks
+        content.require(position == 0 or inside, "blocks beyond the device")
         positions.append(position * ALIGNMENT)
     content.finish()
     return positions
@@ -2965,12 +2977,14 @@ def find_dictionary(volume: Volume, number: int) -> object:
 def stored_places(volume: Volume, live: Counter, position: int, level: int,
                   number: int = 0) -> Iterator[tuple[int, int]]:
     """Block and position of each that the stored map has under a node; counts what it leads to."""
-    live[position >> volume.bits] += 1
+    clone = volume.regions.get(number * FANOUT ** (level + 1) // REGION)
+    shared = clone.segments if clone else set()
+    live[position >> volume.bits] += position >> volume.bits not in shared
     for at, below in enumerate(read_map_node(volume, position, level, number)):
         if below and level:
             yield from stored_places(volume, live, below, level - 1, number * FANOUT + at)
         elif below:
-            live[below >> volume.bits] += 1
+            live[below >> volume.bits] += below >> volume.bits not in shared
             yield number * FANOUT + at, below  # where the log says otherwise it may be gone
 
 
@@ -2984,7 +2998,8 @@ def all_places(volume: Volume, live: Counter) -> Iterator[tuple[int, int]]:
     runs = roll_forward(volume)
     places = ()
     if volume.map:
-        places = stored_places(volume, live, volume.map, count_levels(volume.blocks) - 1)
+        levels = 4 if volume.regions else count_levels(volume.blocks)
+        places = stored_places(volume, live, volume.map, levels - 1)
     stored = (place for place in places if not has_block(runs, place[0]))
     written = ((block, run.position) for run in runs if run.position
                for block in range(run.start, run.end))
@@ -3031,8 +3046,8 @@ def run_line(blocks: Iterator[tuple[int, bytes]]) -> str:
     return f"{numbers[0]} {numbers[-1] - numbers[0] + 1} {digest.hexdigest()}"
 
 
-def device_lines(volume: Volume, places: Iterable[tuple[int, int]]) -> list[str]:
-    numbered = enumerate(filled_blocks(volume, places))
+def device_lines(volume: Volume, places: Iterable[tuple[int, int]], start: int = 0) -> list[str]:
+    numbered = enumerate((block - start, content) for block, content in filled_blocks(volume, places))
     # Neighbours are as far from their places in the order as each other.
     runs = groupby(numbered, key=lambda it: it[1][0] - it[0])
     lines = [run_line(block for _, block in run) for _, run in runs]
@@ -3043,14 +3058,54 @@ def volume_manifest(volume: Volume) -> str:
     """Reads and verifies everything."""
     live: Counter[int] = Counter()
     list_dictionaries(volume)
+    snapshots = read_snapshots(volume)
+    volume.regions = read_clones(volume, snapshots)
     places = all_places(volume, live)  # which reads the log
-    lines = device_lines(volume, places)
+    lines = {region: device_lines(volume, ())[:1] for region in (0, *volume.regions)}
+    if not volume.regions:
+        lines[0] = device_lines(volume, places)
+    for region, own in groupby(places, key=lambda it: it[0] // REGION):
+        blocks = volume.regions[region].blocks if region else volume.blocks
+        lines[region] = device_lines(replace(volume, blocks=blocks), own, region * REGION)
     for number, _ in sorted(volume.copies):
         find_dictionary(volume, number)
     check_usage(volume, live)
-    for snapshot in read_snapshots(volume):
-        lines += snapshot_lines(volume, snapshot)
-    return "\n".join(lines) + "\n"
+    told = lines[0]
+    for snapshot in snapshots:
+        told += snapshot_lines(volume, snapshot)
+    for region, clone in volume.regions.items():
+        size = f"size {clone.blocks * DEVICE_BLOCK}"
+        told += [] if clone.gone else [f"clone {clone.name}", size, *lines[region][1:]]
+    return "\n".join(told) + "\n"
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A clone."""
+    name: str
+    blocks: int
+    segments: set[int]  # what lies there it shares
+    gone: bool
+
+
+def read_clones(volume: Volume, snapshots: list["Snapshot"]) -> dict[int, Branch]:
+    if volume.clones == 0:
+        return {}
+    fragment, regions, names = read_known(volume, volume.clones, CLONES, 0, 1), {}, {it.name for it in snapshots}
+    bases = {it.fragment.block: it.segments for it in snapshots}
+    content = Cursor(fragment.stored, "clones", volume.clones + FRAGMENT)
+    while content.at < len(content.data):
+        name = read_name(content)
+        content.varint()  # when
+        region, blocks, base, first = (content.varint() for _ in range(4))
+        gone = content.fixed(1)
+        content.require(1 <= region <= MOST_REGIONS and region not in regions, "region")
+        content.require(1 <= blocks <= REGION and gone <= 1 and first <= volume.next, "clone")
+        content.require(base in bases and (gone or name not in names), "snapshot or name of a clone")
+        regions[region] = Branch(name, blocks, bases[base], bool(gone))
+        names |= {name} if not gone else set()
+    fragment.require(regions != {}, "clones that are none")
+    return regions
 
 
 # What is kept of it as it was
@@ -3087,15 +3142,9 @@ def read_snapshots(volume: Volume) -> list[Snapshot]:
 
 def read_snapshot(volume: Volume, position: int) -> Snapshot:
     fragment = read_fragment(volume, position)
-    fragment.require((fragment.kind, fragment.count) == (SNAPSHOT, 1), "kind and count")
+    fragment.require(fragment.kind == SNAPSHOT and fragment.count in (1, 2), "kind and count")
     content = Cursor(fragment.stored, "snapshot", position + FRAGMENT)
-    length = content.varint()
-    content.require(1 <= length <= 255, "length of the name")
-    try:
-        name = content.take(length).decode()
-    except UnicodeDecodeError:
-        content.require(False, "name")
-    content.require(not any(unicodedata.category(letter) == "Cc" for letter in name), "name")
+    name = read_name(content)
     content.varint()  # when
     blocks, place, count = content.varint(), content.fixed(PLACE_LENGTH) * ALIGNMENT, content.varint()
     content.require(1 <= blocks <= 1 << 40, "length of the device")
@@ -3109,8 +3158,19 @@ def read_snapshot(volume: Volume, position: int) -> Snapshot:
     return Snapshot(fragment, name, blocks, place, segments)
 
 
+def read_name(content: Cursor) -> str:
+    length = content.varint()
+    content.require(1 <= length <= 255, "length of the name")
+    try:
+        name = content.take(length).decode()
+    except UnicodeDecodeError:
+        content.require(False, "name")
+    content.require(not any(unicodedata.category(letter) == "Cc" for letter in name), "name")
+    return name
+
+
 def snapshot_lines(volume: Volume, snapshot: Snapshot) -> list[str]:
-    device, live, places = replace(volume, blocks=snapshot.blocks), Counter(), ()
+    device, live, places = replace(volume, blocks=snapshot.blocks, regions={}), Counter(), ()
     if snapshot.map:
         places = stored_places(device, live, snapshot.map, count_levels(device.blocks) - 1)
     lines = device_lines(device, places)

@@ -50,6 +50,9 @@ pub struct Export {
     /// What this snapshot of the volume holds
     #[arg(long, value_name = "NAME")]
     snapshot: Option<String>,
+    /// What this clone of the volume holds
+    #[arg(long, value_name = "NAME", conflicts_with = "snapshot")]
+    clone: Option<String>,
     /// What it is to be, if its name does not say: raw, qcow2 and whatever else qemu-img knows
     #[arg(long)]
     format: Option<String>,
@@ -144,7 +147,17 @@ fn fill(image: &File, len: u64, volume: &Volume, args: &Import) -> Result<(), Fa
 
 pub fn export(args: &Export) -> Result<(), Failed> {
     match &args.snapshot {
-        None => export_checked(args.open.open(&args.file)?, args, &|| Ok(())),
+        None => {
+            let volume = args.open.open(&args.file)?;
+            let source: Arc<dyn ReadAt> = match &args.clone {
+                None => volume,
+                Some(name) => {
+                    let clone = volume.writable_clone(name);
+                    Arc::new(clone.map_err(|error| Failed::at(&args.file, error))?)
+                }
+            };
+            export_checked(source, args, &|| Ok(()))
+        }
         Some(name) => {
             let here = |error| Failed::at(&args.file, error);
             let device = FileDevice::read_only(&args.file).map_err(here)?;

@@ -15,6 +15,7 @@ use fiche::ReadAt;
 use fiche::volume::Volume;
 use fiche_serve::Address;
 
+use super::snapshot::take;
 use crate::sizes::show;
 use crate::ui::{self, Failed};
 
@@ -80,15 +81,25 @@ fn may_know(stream: &UnixStream) -> bool {
 #[derive(Clone, Copy)]
 pub enum Ask<'a> {
     Metrics,
-    /// Take a snapshot of this name.
-    Take(&'a str),
+    /// Take a snapshot of this name, of the volume or of this clone.
+    Take {
+        name: &'a str,
+        clone: Option<&'a str>,
+    },
     Delete(&'a str),
+    /// Make a clone of this name.
+    Clone {
+        snapshot: &'a str,
+        name: &'a str,
+    },
+    DeleteClone(&'a str),
 }
 
-/// The header that says which snapshot.
-const NAME: &str = "Snapshot: ";
+/// The headers that say which.
+const SNAPSHOT: &str = "Snapshot: ";
+const CLONE: &str = "Clone: ";
 
-/// Answers one request of HTTP: by what the volume does, whatever it is about, unless a snapshot is to be taken or deleted by one who `may` do that.
+/// Answers one request of HTTP: by what the volume does, whatever it is about, unless a snapshot or clone is to be made or deleted by one who `may` do that.
 fn answer<S>(
     stream: &S,
     volume: &Weak<Volume>,
@@ -103,16 +114,21 @@ where
     let mut head = String::new();
     // Up to the empty line, of two bytes.
     while lines.read_line(&mut head)? > 2 {}
-    let method = head.split(' ').next().unwrap_or_default();
-    let name = head.split("\r\n").find_map(|line| line.strip_prefix(NAME)).unwrap_or_default();
+    let mut words = head.split(' ');
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let named = |header| head.split("\r\n").find_map(|line| line.strip_prefix(header));
+    let snapshot = named(SNAPSHOT).unwrap_or_default();
+    let clone = || named(CLONE).unwrap_or_default();
     // It is stored when it is not served any more, whoever asks.
     let volume = volume.upgrade().ok_or(io::ErrorKind::NotConnected)?;
-    let done = match method {
-        "PUT" if may => volume.take_snapshot(name).map(|()| String::new()),
-        "DELETE" if may => volume.delete_snapshot(name).map(|()| String::new()),
-        "PUT" | "DELETE" => {
+    let done = match (method, path) {
+        ("PUT" | "DELETE", _) if !may => {
             Err(fiche::Error::Invalid { what: "that is not done for everybody".into() })
         }
+        ("PUT", "/clone") => volume.clone_snapshot(snapshot, clone()).map(|()| String::new()),
+        ("PUT", _) => take(&volume, snapshot, named(CLONE)).map(|()| String::new()),
+        ("DELETE", "/clone") => volume.delete_clone(clone()).map(|()| String::new()),
+        ("DELETE", _) => volume.delete_snapshot(snapshot).map(|()| String::new()),
         _ => Ok(metrics(&volume)),
     };
     drop(volume);
@@ -184,6 +200,7 @@ fn metrics(volume: &Volume) -> String {
         family(name, kind, help, &[("", value)]);
     };
     one("snapshots", "gauge", "Snapshots there are.", stats.snapshots as f64);
+    one("clones", "gauge", "Clones there are.", stats.clones as f64);
     one("dictionaries", "gauge", "Dictionaries there are.", stats.dictionaries as f64);
     one("dictionary_bytes", "gauge", "Bytes of them.", stats.dictionary_len as f64);
     one("barriers_total", "counter", "Barriers that were sent below.", stats.barriers as f64);
@@ -277,6 +294,9 @@ pub fn show_live(file: &Path, as_json: bool) -> Result<(), Failed> {
             bytes(state("most") * segment)
         ),
     ));
+    if get("clones") > 0.0 {
+        rows.push(("clones", get("clones").to_string()));
+    }
     rows.push((
         "cleaner",
         format!(
@@ -305,16 +325,23 @@ pub fn show_live(file: &Path, as_json: bool) -> Result<(), Failed> {
 /// Asks whoever serves a volume; what he answers, or why he does not do it.
 pub fn ask(file: &Path, ask: Ask<'_>) -> io::Result<Result<String, String>> {
     let mut stream = UnixStream::connect_addr(&address_of(file)?)?;
-    let (method, name, patience) = match ask {
-        Ask::Metrics => ("GET", "", PATIENCE),
-        Ask::Take(name) => ("PUT", name, LONG),
-        Ask::Delete(name) => ("DELETE", name, LONG),
+    let (what, snapshot, clone) = match ask {
+        Ask::Metrics => ("GET /volume", None, None),
+        Ask::Take { name, clone } => ("PUT /snapshot", Some(name), clone),
+        Ask::Delete(name) => ("DELETE /snapshot", Some(name), None),
+        Ask::Clone { snapshot, name } => ("PUT /clone", Some(snapshot), Some(name)),
+        Ask::DeleteClone(name) => ("DELETE /clone", None, Some(name)),
     };
-    stream.set_read_timeout(Some(patience))?;
-    if name.chars().any(char::is_control) {
-        return Ok(Err("a snapshot has a name without line breaks".into()));
+    stream.set_read_timeout(Some(if what.starts_with("GET") { PATIENCE } else { LONG }))?;
+    let mut head = format!("{what} HTTP/1.0\r\n");
+    for (header, name) in [(SNAPSHOT, snapshot), (CLONE, clone)] {
+        let Some(name) = name else { continue };
+        if name.chars().any(char::is_control) {
+            return Ok(Err("a snapshot or clone has a name without line breaks".into()));
+        }
+        head += &format!("{header}{name}\r\n");
     }
-    stream.write_all(format!("{method} /volume HTTP/1.0\r\n{NAME}{name}\r\n\r\n").as_bytes())?;
+    stream.write_all(format!("{head}\r\n").as_bytes())?;
     let mut text = String::new();
     stream.take(1 << 20).read_to_string(&mut text)?;
     let Some((head, body)) = text.split_once("\r\n\r\n") else {

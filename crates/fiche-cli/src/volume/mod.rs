@@ -1,5 +1,6 @@
 //! `fiche volume`
 
+mod clone;
 mod image;
 mod live;
 mod serve;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use fiche::Error;
 use fiche::codec::Codec;
-use fiche::volume::{self, Description, FileDevice, OpenOptions, Options, Volume};
+use fiche::volume::{self, Checked, Description, FileDevice, OpenOptions, Options, Volume};
 use serde_json::json;
 
 use crate::input;
@@ -32,6 +33,8 @@ pub enum Verb {
     Export(image::Export),
     #[command(subcommand)]
     Snapshot(snapshot::Verb),
+    #[command(subcommand)]
+    Clone(clone::Verb),
 }
 
 /// Make a volume: a file that holds a disk
@@ -134,6 +137,7 @@ pub fn run(verb: Verb) -> Result<(), Failed> {
         Verb::Import(args) => image::import(&args),
         Verb::Export(args) => image::export(&args),
         Verb::Snapshot(verb) => snapshot::run(verb),
+        Verb::Clone(verb) => clone::run(verb),
     }
 }
 
@@ -275,11 +279,13 @@ pub fn describe(told: &Description, as_json: bool) -> Result<(), Failed> {
             "dictionaries": told.dictionaries,
             "generation": told.generation,
             "snapshots": told.snapshots.iter().map(snapshot::json_of).collect::<Vec<_>>(),
+            "clones": told.clones.iter().map(clone::json_of).collect::<Vec<_>>(),
         });
         return ui::print(format!("{report:#}\n").as_bytes());
     }
     let snapshots = told.snapshots.iter().map(|info| info.name.as_str());
     let snapshots = snapshots.collect::<Vec<_>>().join(", ");
+    let clones = told.clones.iter().map(|info| info.name.as_str()).collect::<Vec<_>>().join(", ");
     let mut packed = format!("by {codec} {}, in units of {}", told.level, show(told.unit as u64));
     match told.dictionaries {
         0 => {}
@@ -297,8 +303,21 @@ pub fn describe(told: &Description, as_json: bool) -> Result<(), Failed> {
     if !snapshots.is_empty() {
         rows.push(("snapshots", snapshots));
     }
+    if !clones.is_empty() {
+        rows.push(("clones", clones));
+    }
     let text: String = rows.iter().map(|(name, value)| format!("{name:<10}{value}\n")).collect();
     ui::print(text.as_bytes())
+}
+
+/// Of a snapshot or clone.
+fn of_part((name, checked): &(String, Checked)) -> serde_json::Value {
+    json!({
+        "name": name,
+        "damaged_blocks": checked.damaged.len(),
+        "damaged_nodes": checked.damaged_nodes.len(),
+        "miscounted_segments": checked.miscounted,
+    })
 }
 
 fn check(args: &Check) -> Result<(), Failed> {
@@ -317,6 +336,9 @@ fn check(args: &Check) -> Result<(), Failed> {
             let (volume, told) = Volume::repair(device).map_err(at)?;
             let (extents, nodes) = (told.extents, told.nodes);
             say!("the map was made anew from {nodes} of its nodes and {extents} extents");
+            for clone in &told.lost_clones {
+                say!("the clone {clone} is lost: what it shared with its snapshot is damaged");
+            }
             let checked = volume.check().map_err(at)?;
             (volume, checked)
         }
@@ -333,12 +355,8 @@ fn check(args: &Check) -> Result<(), Failed> {
             "damaged_nodes": checked.damaged_nodes,
             "damaged_dictionaries": checked.damaged_dictionaries,
             "miscounted_segments": checked.miscounted,
-            "snapshots": checked.snapshots.iter().map(|(name, checked)| json!({
-                "name": name,
-                "damaged_blocks": checked.damaged.len(),
-                "damaged_nodes": checked.damaged_nodes.len(),
-                "miscounted_segments": checked.miscounted,
-            })).collect::<Vec<_>>(),
+            "snapshots": checked.snapshots.iter().map(of_part).collect::<Vec<_>>(),
+            "clones": checked.clones.iter().map(of_part).collect::<Vec<_>>(),
         });
         ui::print(format!("{report:#}\n").as_bytes())?;
     } else {
@@ -364,6 +382,10 @@ fn check(args: &Check) -> Result<(), Failed> {
             "{name}: damaged: snapshot {snapshot}, {blocks} blocks and {nodes} nodes of its map, and {} segments are not held",
             checked.miscounted
         );
+    }
+    for (clone, checked) in checked.clones.iter().filter(|(_, its)| !its.is_whole()) {
+        let (blocks, nodes) = (checked.damaged.len(), checked.damaged_nodes.len());
+        say!("{name}: damaged: clone {clone}, {blocks} blocks and {nodes} nodes of its map");
     }
     match checked.is_whole() {
         true => Ok(()),

@@ -23,7 +23,7 @@ use crate::ui::{self, Failed, say};
 ///
 /// As a network block device, or as a file that can be written, DIR/disk, of which --loop makes a disk of the kernel's. An
 /// archive, or a gzip, zstd, xz or lz4 file, is served for reading as a network block device. Snapshots of a volume are other exports, for reading, of their
-/// names.
+/// names, and so are its clones, for reading and writing.
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("face").required(true))]
 pub struct Serve {
@@ -41,6 +41,9 @@ pub struct Serve {
     /// Tell Prometheus here what the volume does: a path for a socket, which has a / in it, or HOST:PORT, or a port of this machine
     #[arg(long, value_name = "SOCKET")]
     metrics: Option<String>,
+    /// Serve this clone in the place of the volume
+    #[arg(long, value_name = "NAME")]
+    clone: Option<String>,
     /// Name of the export; clients that ask for none get the one without a name
     #[arg(long, default_value = "")]
     name: String,
@@ -124,6 +127,13 @@ impl Serve {
         opened.map(Arc::new).map_err(|error| Failed::at(&self.file, error))
     }
 
+    /// What is served of it: all, or a clone.
+    fn device(&self, volume: &Arc<Volume>) -> Result<Arc<dyn WriteAt>, Failed> {
+        let Some(name) = &self.clone else { return Ok(volume.clone()) };
+        let clone = volume.writable_clone(name);
+        Ok(Arc::new(clone.map_err(|error| Failed::at(&self.file, error))?))
+    }
+
     /// Cleans beside the requests, and tells what is done.
     fn tend(&self, volume: &Arc<Volume>) -> Result<Tended, Failed> {
         let metrics = self.metrics.as_deref().map(address).transpose()?;
@@ -146,14 +156,15 @@ fn serve_nbd(args: &Serve, nbd: &str) -> Result<(), Failed> {
     let source = input::source(&args.file)?;
     let mut tended = None;
     let (server, what) = match volume::describe(&source) {
-        Ok(told) => {
+        Ok(_) => {
             let volume = args.volume()?;
             tended = Some(args.tend(&volume)?);
-            let what = format!("{} to read and write", show(told.len));
-            (Nbd::default().device(&args.name, volume.clone()).snapshots(volume), what)
+            let device = args.device(&volume)?;
+            let what = format!("{} to read and write", show(device.len()));
+            (Nbd::default().device(&args.name, device).snapshots(volume), what)
         }
         // An archive or a stream, perhaps.
-        Err(Error::Invalid { .. }) => {
+        Err(Error::Invalid { .. }) if args.clone.is_none() => {
             let readable: Arc<dyn ReadAt> = match stream::is_stream(&source).map_err(at)? {
                 true => Arc::new(stream::open_anyhow(&args.file, &source, &args.index)?),
                 false => {
@@ -199,7 +210,9 @@ fn serve_fuse(args: &Serve, folder: &Path) -> Result<(), Failed> {
     ui::will_check();
     ui::set_left("all that was written is there");
     let name = args.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let disk = Disk::new(volume.clone()).name(name).log(|line| say!("{line}"));
+    let device = args.device(&volume)?;
+    let len = device.len();
+    let disk = Disk::new(device).name(name).log(|line| say!("{line}"));
     let mounted = disk.at(folder).map_err(at)?;
     let device = match args.r#loop {
         true => Some(attach(&folder.join("disk"))?),
@@ -207,7 +220,7 @@ fn serve_fuse(args: &Serve, folder: &Path) -> Result<(), Failed> {
     };
     match &device {
         Some(device) => ui::print(format!("{device}\n").as_bytes())?,
-        None => say!("{} to read and write at {}/disk", show(volume.len()), folder.display()),
+        None => say!("{} to read and write at {}/disk", show(len), folder.display()),
     }
     while ui::check_stop().is_ok() && !mounted.is_gone() {
         std::thread::sleep(LOOK);

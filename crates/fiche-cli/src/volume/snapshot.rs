@@ -1,6 +1,7 @@
 //! `fiche volume snapshot`
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use fiche::Error;
@@ -35,8 +36,11 @@ pub enum Verb {
 pub struct Take {
     /// The volume; it may be served
     file: PathBuf,
-    /// A name that none of its snapshots has yet
+    /// A name that none of its snapshots and clones has yet
     name: String,
+    /// Of what this clone holds, instead of the volume itself
+    #[arg(long, value_name = "NAME")]
+    clone: Option<String>,
     #[command(flatten)]
     open: Open,
 }
@@ -75,8 +79,9 @@ pub struct Restore {
 
 pub fn run(verb: Verb) -> Result<(), Failed> {
     match verb {
-        Verb::Take(Take { file, name, open }) => {
-            change(&file, &open, live::Ask::Take(&name), |volume| volume.take_snapshot(&name))
+        Verb::Take(Take { file, name, clone, open }) => {
+            let ask = live::Ask::Take { name: &name, clone: clone.as_deref() };
+            change(&file, &open, ask, |volume| take(volume, &name, clone.as_deref()))
         }
         Verb::Delete(Delete { file, name, open }) => {
             change(&file, &open, live::Ask::Delete(&name), |volume| volume.delete_snapshot(&name))
@@ -89,12 +94,20 @@ pub fn run(verb: Verb) -> Result<(), Failed> {
     }
 }
 
+/// Of a volume, or of this clone of it.
+pub fn take(volume: &Arc<Volume>, name: &str, clone: Option<&str>) -> fiche::Result<()> {
+    match clone {
+        None => volume.take_snapshot(name),
+        Some(clone) => volume.writable_clone(clone)?.take_snapshot(name),
+    }
+}
+
 /// Does it, or has it done by whoever serves the volume.
-fn change(
+pub fn change(
     file: &Path,
     open: &Open,
     ask: live::Ask<'_>,
-    run: impl FnOnce(&Volume) -> fiche::Result<()>,
+    run: impl FnOnce(&Arc<Volume>) -> fiche::Result<()>,
 ) -> Result<(), Failed> {
     let at = |error| Failed::at(file, error);
     match open.open_or_busy(file) {

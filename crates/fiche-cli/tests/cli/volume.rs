@@ -288,6 +288,65 @@ fn snapshots_are_taken_read_and_deleted_while_a_volume_is_written() {
 }
 
 #[test]
+fn clones_are_made_written_and_deleted_while_a_volume_is_served() {
+    let place = Place::new();
+    place.ok(&["volume", "create", "disk.fiche", "--size", "64M"]);
+    let clone = |verb: &'static str| vec!["volume", "clone", verb, "disk.fiche"];
+    let with = |verb: &'static str, more: &[&'static str]| [&clone(verb)[..], more].concat();
+    fails(&place, 2, &with("make", &["none", "trial"]), "there is no snapshot none");
+    let served = Served::new(&place, "disk.fiche");
+    if !io(&place, &["write -P 1 0 8M", "flush"]) {
+        return;
+    }
+    place.ok(&["volume", "snapshot", "take", "disk.fiche", "monday"]);
+    place.ok(&with("make", &["monday", "trial"]));
+    fails(&place, 2, &with("make", &["monday", "trial"]), "there is a clone trial already");
+    io(&place, &["write -P 2 0 1M"]);
+    io_of(&place, "trial", &["write -P 3 1M 1M", "discard 2M 1M", "flush"]);
+    io_of(&place, "trial", &["read -P 1 0 1M", "read -P 3 1M 1M", "read -P 0 2M 1M"]);
+    io(&place, &["read -P 2 0 1M", "read -P 1 1M 7M"]);
+    io_of(&place, "monday", &["read -P 1 0 8M"]);
+    fails(
+        &place,
+        2,
+        &["volume", "snapshot", "delete", "disk.fiche", "monday"],
+        "the clone trial was made from the snapshot monday",
+    );
+    let of_clone = ["volume", "snapshot", "take", "disk.fiche", "tried", "--clone", "trial"];
+    place.ok(&of_clone);
+    place.ok(&with("make", &["tried", "again"]));
+    io_of(&place, "again", &["write -P 4 0 1M", "read -P 3 1M 1M", "read -P 4 0 1M", "flush"]);
+    io_of(&place, "trial", &["read -P 1 0 1M"]);
+    let list = ok(&place, &clone("list"));
+    assert!(list.contains("of monday  trial") && list.contains("of tried  again"), "{list}");
+    assert!(ok(&place, &["volume", "info", "--live", "disk.fiche"]).contains("clones  2"));
+    place.ok(&with("delete", &["trial"]));
+    assert!(!ok(&place, &clone("list")).contains("trial"));
+    assert_eq!(served.end("-KILL"), None);
+    // It is gone, and the other one is there, whole.
+    let list = ok(&place, &with("list", &["--json"]));
+    assert!(list.contains("\"again\"") && !list.contains("\"trial\""), "{list}");
+    place.ok(&["volume", "check", "disk.fiche"]);
+    place.ok(&["volume", "export", "-q", "disk.fiche", "again.img", "--clone", "again"]);
+    let image = std::fs::read(place.path("again.img")).unwrap();
+    let parts = [(0, 4), (1, 3), (2, 0), (3, 1), (8, 0)].map(|(at, byte)| (at << 20, byte));
+    assert!(image.len() == 64 << 20);
+    assert!(parts.iter().all(|&(at, byte)| image[at..at + (1 << 20)].iter().all(|&b| b == byte)));
+    // In the place of the volume itself.
+    let serve = ["volume", "serve", "disk.fiche", "--nbd", "./socket", "--clone", "again"];
+    let served = Served::with(&place, &serve);
+    io(&place, &["read -P 4 0 1M", "write -P 5 0 1M", "flush"]);
+    fails(&place, 2, &with("delete", &["again"]), "the clone again is in use");
+    assert_eq!(served.end("-TERM"), Some(0));
+    place.ok(&with("delete", &["again"]));
+    for name in ["monday", "tried"] {
+        place.ok(&["volume", "snapshot", "delete", "disk.fiche", name]);
+    }
+    place.ok(&["volume", "check", "disk.fiche"]);
+    place.ok(&["volume", "resize", "disk.fiche", "--size", "80M"]);
+}
+
+#[test]
 fn volumes_that_cannot_be_are_refused_and_leave_nothing() {
     let place = Place::new();
     fn create<'a>(more: &[&'a str]) -> Vec<&'a str> {

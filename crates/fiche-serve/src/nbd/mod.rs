@@ -118,7 +118,7 @@ pub struct Nbd {
 #[derive(Clone, Default)]
 struct Exports {
     named: Vec<Export>,
-    /// Their snapshots are served, too, as they are when a client asks.
+    /// Their snapshots and clones are served, too, as they are when a client asks.
     volumes: Vec<Arc<Volume>>,
     /// Nothing is told to who does not ask for encryption first.
     tls: Option<Tls>,
@@ -130,6 +130,10 @@ impl Exports {
             return Some(device.clone());
         }
         let name = std::str::from_utf8(name).ok()?;
+        let clone = self.volumes.iter().find_map(|volume| volume.writable_clone(name).ok());
+        if let Some(clone) = clone {
+            return Some(Device::Writable(Arc::new(clone)));
+        }
         let snapshot = self.volumes.iter().find_map(|volume| volume.snapshot(name).ok())?;
         Some(Device::Readable(Arc::new(snapshot)))
     }
@@ -137,7 +141,9 @@ impl Exports {
     fn names(&self) -> impl Iterator<Item = String> + '_ {
         let snapshots = self.volumes.iter().flat_map(|volume| volume.snapshots());
         let named = self.named.iter().map(|(name, _)| name.clone());
-        named.chain(snapshots.map(|info| info.name))
+        let clones = self.volumes.iter().flat_map(|volume| volume.clones());
+        let clones = clones.map(|info| info.name);
+        named.chain(snapshots.map(|info| info.name)).chain(clones)
     }
 }
 
@@ -157,7 +163,7 @@ impl Nbd {
     }
 
     /// Serves the snapshots of a volume for reading, each under its name if nothing else has it, also those that are taken later. One that a client
-    /// has is not deleted.
+    /// has is not deleted. So are its clones, for reading and writing.
     #[must_use]
     pub fn snapshots(mut self, volume: Arc<Volume>) -> Nbd {
         self.exports.volumes.push(volume);

@@ -1,9 +1,11 @@
 //! Reads everything, and holds it against what it should be.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::volume::format::{ALIGN, BLOCK, FAN, FAN_BITS};
+use crate::volume::clones::Shared;
+use crate::volume::format::{ALIGN, BLOCK, FAN, FAN_BITS, REGION_BITS};
 use crate::volume::read::{View, read_unit};
 use crate::volume::{Volume, Work, locked};
 
@@ -26,6 +28,8 @@ pub struct Checked {
     pub miscounted: u64,
     /// The same of each snapshot, and its name: here [`miscounted`](Checked::miscounted) are segments that it leads to and does not hold.
     pub snapshots: Vec<(String, Checked)>,
+    /// The same of each clone: of what it does not share with its snapshot. Blocks have their numbers in the clone.
+    pub clones: Vec<(String, Checked)>,
 }
 
 impl Checked {
@@ -36,13 +40,14 @@ impl Checked {
         self.damaged.is_empty()
             && self.damaged_dictionaries.is_empty()
             && self.has_whole_map()
-            && self.snapshots.iter().all(is_whole)
+            && self.snapshots.iter().chain(&self.clones).all(is_whole)
     }
 
-    /// True where the map and the usage are right, whatever the units and the snapshots are.
+    /// True where the map and the usage are right, of clones as well, whatever the units and the snapshots are.
     #[must_use]
     pub fn has_whole_map(&self) -> bool {
-        self.damaged_nodes.is_empty() && self.miscounted == 0
+        let is_whole = |(_, checked): &(String, Checked)| checked.has_whole_map();
+        self.damaged_nodes.is_empty() && self.miscounted == 0 && self.clones.iter().all(is_whole)
     }
 }
 
@@ -54,18 +59,30 @@ struct Counted {
     /// Nodes of snapshots that were gone through: what an earlier one has as well is looked at once.
     seen: HashSet<u64>,
     is_snapshot: bool,
+    /// Bytes of clones that were deleted count, too, until they are let go of.
+    shared: Shared,
 }
 
 impl Volume {
     /// Reads the whole map and each unit, verifies all checksums, decodes all units, and counts what is used of each segment again; then the
-    /// same of each snapshot, but for those parts of its map that an earlier one has, too. Writes wait until it is done.
+    /// same of each clone and each snapshot, but for those parts of its map that an earlier one has, too. Writes wait until it is done.
     ///
     /// # Errors
     /// [`Error::Io`]; damage is no error but what it returns.
     pub fn check(&self) -> Result<Checked> {
         let log = locked(&self.log);
         let mut counted = Counted::default();
-        let mut checked = self.check_map(&self.view, self.blocks(), &mut counted)?;
+        let mut checked = self.check_map(&self.view, 0..self.blocks(), &mut counted)?;
+        for clone in log.clones.iter() {
+            counted.shared = log.clones.shared(clone.first());
+            let range = clone.first()..clone.first() + clone.blocks;
+            let mut its = self.check_map(&self.view, range, &mut counted)?;
+            its.damaged.iter_mut().for_each(|(block, _)| *block -= clone.first());
+            if !clone.is_gone {
+                checked.clones.push((clone.name.clone(), its));
+            }
+        }
+        counted.shared = Shared::default();
         let is_wrong = |&segment: &u32| {
             log.space.used(segment).live != counted.used.get(&segment).copied().unwrap_or(0)
         };
@@ -75,7 +92,7 @@ impl Volume {
         for kept in &log.snapshots {
             let view = View::new(kept.blocks, kept.map);
             counted.used.clear();
-            let mut its = self.check_map(&view, kept.blocks, &mut counted)?;
+            let mut its = self.check_map(&view, 0..kept.blocks, &mut counted)?;
             its.miscounted =
                 counted.used.keys().filter(|&&segment| !kept.holds(segment)).count() as u64;
             checked.snapshots.push((kept.name.clone(), its));
@@ -83,16 +100,16 @@ impl Volume {
         Ok(checked)
     }
 
-    fn check_map(&self, view: &View, blocks: u64, counted: &mut Counted) -> Result<Checked> {
+    fn check_map(&self, view: &View, range: Range<u64>, counted: &mut Counted) -> Result<Checked> {
         const MOST: usize = 1000;
         let mut checked = Checked::default();
-        let leaves = self.walk(view, &mut checked, counted)?;
+        let leaves = self.walk(view, &range, &mut checked, counted)?;
         let mut work = Work::default();
         let mut buf = vec![0; FAN * BLOCK];
         let load = self.load();
         for leaf in leaves {
             let first = leaf << FAN_BITS;
-            let count = blocks.saturating_sub(first).min(FAN as u64);
+            let count = range.end.saturating_sub(first).min(FAN as u64);
             let entries: Vec<u64> = (first..first + count)
                 .map(|block| locked(&view.map).get(block, &load))
                 .collect::<Result<_>>()?;
@@ -100,7 +117,7 @@ impl Volume {
             for run in entries.chunk_by(|a, b| a == b) {
                 let (start, entry) = (first + at as u64, run[0]);
                 at += run.len();
-                if entry == 0 {
+                if entry == 0 || counted.shared.has(entry) {
                     continue;
                 }
                 *counted.used.entry(self.segment_of(entry)).or_default() += run.len() as u32;
@@ -136,14 +153,29 @@ impl Volume {
         ((entry * ALIGN) >> self.bits) as u32
     }
 
-    /// Counts the nodes of the map as they are stored, and lists those of level 0.
-    fn walk(&self, view: &View, checked: &mut Checked, counted: &mut Counted) -> Result<Vec<u64>> {
+    /// Counts the nodes that lead to some blocks as they are stored, and lists those of level 0. Nodes of several regions are counted with the first.
+    fn walk(
+        &self,
+        view: &View,
+        range: &Range<u64>,
+        checked: &mut Checked,
+        counted: &mut Counted,
+    ) -> Result<Vec<u64>> {
         let load = self.load();
         let mut leaves = Vec::new();
         let mut open = vec![locked(&view.map).top()];
         while let Some(place) = open.pop() {
+            let bits = FAN_BITS * (u32::from(place.0) + 1);
+            if place.1 << bits >= range.end || (place.1 + 1) << bits <= range.start {
+                continue;
+            }
             let entry = locked(&view.map).stored(place, &load)?;
-            if entry > 0 {
+            let is_shared = counted.shared.has(entry);
+            // One that is in memory may have changed since.
+            if is_shared && !locked(&view.map).has(place) {
+                continue;
+            }
+            if entry > 0 && !is_shared && (bits <= REGION_BITS || range.start == 0) {
                 *counted.used.entry(self.segment_of(entry)).or_default() += 1;
             }
             if counted.is_snapshot && (entry == 0 || !counted.seen.insert(entry)) {

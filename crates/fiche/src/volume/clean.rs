@@ -297,7 +297,7 @@ impl Volume {
                 }
             }
             // Each superblock has its own.
-            Kind::UsageRoot | Kind::SnapshotRoot | Kind::DictionaryRoot => {}
+            Kind::UsageRoot | Kind::SnapshotRoot | Kind::DictionaryRoot | Kind::Clones => {}
             Kind::Dictionary => {
                 let copies = log.copies.get(head.block as usize);
                 let copy = copies.and_then(|copies| copies.get(head.count as usize - 1));
@@ -312,9 +312,9 @@ impl Volume {
             }
             Kind::Unit(_) | Kind::Pattern => {
                 // The device may have become shorter than it reaches.
-                let end = (head.block + u64::from(head.count)).min(self.blocks());
                 let mut live = Vec::new();
                 let mut map = self.map();
+                let end = (head.block + u64::from(head.count)).min(map.blocks());
                 for block in head.block..end {
                     if map.get(block, &load)? == entry {
                         live.push(block);

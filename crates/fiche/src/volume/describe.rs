@@ -7,6 +7,7 @@ use crate::codec::Codec;
 use crate::envelope::{Container, read_header};
 use crate::error::Result;
 use crate::io::{ReadAt, into_io};
+use crate::volume::clones::{self, CloneInfo};
 use crate::volume::device::Device;
 use crate::volume::dictionary;
 use crate::volume::format::BLOCK;
@@ -43,6 +44,8 @@ pub struct Description {
     pub dictionaries: usize,
     /// The snapshots that it has, the oldest first.
     pub snapshots: Vec<SnapshotInfo>,
+    /// The clones that it has, the oldest first.
+    pub clones: Vec<CloneInfo>,
 }
 
 /// Something to read as a device that cannot be written.
@@ -84,6 +87,7 @@ pub fn describe(source: &dyn ReadAt) -> Result<Description> {
     read_usage(&device, &superblock, &mut space)?;
     let from = From { device: &device, tag: superblock.tag, bits, ahead: Ahead::default() };
     let snapshots = snapshot::read_all(from, &superblock, &mut space)?;
+    let clones = clones::read_all(from, &superblock, &snapshots, &mut space)?;
     let dictionaries = dictionary::read_copies(from, &superblock, &mut space)?;
     let (mut free, mut total, mut live) = (0, 0, 0);
     for segment in 1..segments {
@@ -107,6 +111,7 @@ pub fn describe(source: &dyn ReadAt) -> Result<Description> {
         live: (live * 1000 / total.max(1)) as u32,
         generation: superblock.generation,
         dictionaries: dictionaries.len(),
+        clones: clones::infos(&clones, &snapshots),
         snapshots: snapshot::infos(&snapshots, bits),
     })
 }

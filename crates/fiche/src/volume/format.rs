@@ -35,7 +35,8 @@
 //! | 80 | 8 | second head | or it will lie here; in another segment, 0 for nowhere |
 //! | 88 | 8 | snapshots | where the snapshot root lies; 0 where there are no snapshots |
 //! | 96 | 8 | dictionaries | where the dictionary root lies; 0 where there are none |
-//! | 104 | 16 | reserved | zero |
+//! | 104 | 8 | clones | where the list of clones lies; 0 where there are none |
+//! | 112 | 8 | reserved | zero |
 //!
 //! Generation `g` lies at 4096 and again at 12288 where `g` is even, else at 8192 and 16384. It is written once everything it
 //! leads to is durable, and the next one once it is. One that is damaged, or has values that make no sense, is passed over.
@@ -66,7 +67,7 @@
 //! | 4 | 5 | block | number of the first one |
 //! | 9 | 3 | count | how many blocks it stands for |
 //! | 12 | 3 | length | of the stored bytes, which follow |
-//! | 15 | 1 | kind | 0 to 3: a unit of blocks in this codec; 16: up to 4096 blocks that repeat the stored eight bytes; 17: blocks of zeros, nothing stored, to which no map leads; 32: a node of the map; 33: a usage page; 34: the usage root; 35: a snapshot; 36: the snapshot root; 37: a dictionary; 38: the dictionary root; 64 to 79: a unit of blocks in codec 3 with the dictionary of the number that is 64 less |
+//! | 15 | 1 | kind | 0 to 3: a unit of blocks in this codec; 16: up to 4096 blocks that repeat the stored eight bytes; 17: blocks of zeros, nothing stored, to which no map leads; 32: a node of the map; 33: a usage page; 34: the usage root; 35: a snapshot; 36: the snapshot root; 37: a dictionary; 38: the dictionary root; 39: the clones; 64 to 79: a unit of blocks in codec 3 with the dictionary of the number that is 64 less |
 //!
 //! A unit has up to 32 blocks. It is stored in codec 0 where it does not shrink, whatever the codec of the volume is. A fragment may reach beyond the
 //! end of a device that became shorter: blocks there are none.
@@ -75,7 +76,7 @@
 //!
 //! The map is a tree of nodes, each with 1024 positions. Those of level 0 lead to fragments: the first node to those of the blocks 0 to
 //! 1023, and so on. Those of level 1 lead to the nodes of level 0, and so on up to the root, the one node of
-//! its level; there are as many levels as the blocks of the device take: the fewest, and one at least, of which 1024 to the power of their number is no less. 0 leads nowhere: to
+//! its level; there are as many levels as the blocks of the device take: the fewest, and one at least, of which 1024 to the power of their number is no less. Where there are clones there are four levels. 0 leads nowhere: to
 //! blocks of zeros, or to a node of nothing. *block* is the number of the node in its level, *count* its level plus 1.
 //!
 //! Its content is 1024 differences, each a signed varint: a position less the one before. It is stored as
@@ -93,13 +94,22 @@
 //!
 //! # Snapshot
 //!
-//! *block* is its number, *count* 1. The stored bytes are: the length of its name, a varint, and the name, 1 to 255 bytes of UTF-8 without control characters; varints with the
+//! *block* is its number, *count* 1, or 2 for one of a clone. The stored bytes are: the length of its name, a varint, and the name, 1 to 255 bytes of UTF-8 without control characters; varints with the
 //! time when it was taken, in seconds since 1970, and the blocks that the device had, 1 to 2^40; the position of the root of its map, 5 bytes; how many runs of segments
 //! follow, and for each two varints: how many segments lie between the one before and this run, and how many it has, at least one. What the snapshot holds lies in these segments. They are not written again.
 //!
 //! # Snapshot root
 //!
 //! *block* is 0, *count* 1. The stored bytes are the positions of all snapshots, 5 bytes each, up to 4096 of them, in the order of their numbers. No two have the same number or name. The root is there only where there are snapshots.
+//!
+//! # Clones
+//!
+//! A clone is a device that began as a snapshot and is written by itself. *block* is 0, *count* 1. The stored bytes are for each clone, the one that was made first before the others: the length of its name, a varint, and the name, as those of snapshots;
+//! varints with the time when it was made, in seconds since 1970, its region, 1 to 1023, its blocks, 1 to 2^30, the number of the snapshot that it was made from, and the number of the first extent that may be of it; one byte, 1 where it was deleted and what it had is still to
+//! be taken out of the map, else 0. No two have the same region, and no two of those that were not deleted the same name, which no snapshot has, either. The list is there only where there are clones.
+//!
+//! Block `b` of the clone in region `r` is block `r * 2^30 + b` of the map and of the log; the device itself has region 0, and 2^30 blocks at most. What a region leads to in segments that its snapshot holds is shared with that: it is not counted in the usage, and
+//! was written as of another region. So the number of a node to which the map leads may be another than its place by a multiple of 2^20, 2^10 or 1 at the levels 0, 1 and 2, and the blocks of a unit others by a multiple of 2^30. In other segments lies what is the clone's alone.
 //!
 //! # Trained dictionary
 //!
@@ -160,6 +170,23 @@ pub(super) const DICTIONARIES: usize = 16;
 pub(super) const MAX_DICTIONARY: usize = 128 << 10;
 /// From this kind on a unit takes a dictionary.
 const TRAINED: u8 = 64;
+/// Blocks of a region of the map, as a power of two: the device has the first, and each clone has one. What a clone shares with its snapshot has the
+/// numbers of where it was written: they differ by whole regions.
+pub(super) const REGION_BITS: u32 = 3 * FAN_BITS;
+
+/// Of a number in one region and one in another: by how much it is more, as if they were in the same.
+pub(super) fn beyond(number: u64, other: u64) -> u64 {
+    number.wrapping_sub(other) & ((1 << REGION_BITS) - 1)
+}
+
+/// Whether two nodes of a level have the same place in their regions.
+pub(super) fn is_same_place(level: u32, number: u64, other: u64) -> bool {
+    match REGION_BITS.checked_sub(FAN_BITS * (level + 1)) {
+        Some(bits) => (number ^ other) & ((1 << bits) - 1) == 0,
+        None => number == other,
+    }
+}
+
 /// The lower bits of an extent's number.
 pub(super) const EPOCH_SHIFT: u32 = 40;
 
@@ -184,9 +211,15 @@ pub(super) struct Superblock {
     pub usage: u64,
     pub snapshots: u64,
     pub dictionaries: u64,
+    pub clones: u64,
 }
 
 impl Superblock {
+    /// Blocks that the map may lead to: where there are clones, those of all regions.
+    pub fn mapped(&self) -> u64 {
+        if self.clones > 0 { MAX_BLOCKS } else { self.blocks }
+    }
+
     pub fn put(&self, pos: u64) -> Vec<u8> {
         let mut rest = Vec::with_capacity(SUPERBLOCK_LEN);
         rest.put_u32(self.tag);
@@ -197,7 +230,7 @@ impl Superblock {
         rest.put_u32(self.segments);
         rest.put_u32(0);
         let [head, second] = self.heads;
-        let roots = [self.snapshots, self.dictionaries];
+        let roots = [self.snapshots, self.dictionaries, self.clones];
         let places = [self.next, head, self.map, self.usage, second].into_iter().chain(roots);
         places.for_each(|value| rest.put_u64(value));
         rest.resize(SUPERBLOCK_LEN - 12, 0);
@@ -220,7 +253,8 @@ impl Superblock {
         let (most_segments, segments, reserved) = (take.u32()?, take.u32()?, take.u32()?);
         let (next, head, map, usage) = (take.u64()?, take.u64()?, take.u64()?, take.u64()?);
         let (heads, snapshots, dictionaries) = ([head, take.u64()?], take.u64()?, take.u64()?);
-        let is_zero = reserved == 0 && take.bytes(16)?.iter().all(|&byte| byte == 0);
+        let clones = take.u64()?;
+        let is_zero = reserved == 0 && take.bytes(8)?.iter().all(|&byte| byte == 0);
         let codec = unit_codec(codec).ok_or_else(|| take.corrupt())?;
         let superblock = Superblock {
             tag,
@@ -238,6 +272,7 @@ impl Superblock {
             usage,
             snapshots,
             dictionaries,
+            clones,
         };
         match is_zero && superblock.makes_sense() {
             true => Ok(superblock),
@@ -256,7 +291,8 @@ impl Superblock {
             && self.codec.check_level(self.level.into()).is_ok()
             && (1..=self.most_segments).contains(&self.segments)
             && end() <= ALIGN << ENTRY_BITS
-            && [head, second, self.map, self.usage, self.snapshots, self.dictionaries]
+            && (self.clones == 0 || self.blocks <= 1 << REGION_BITS)
+            && [head, second, self.map, self.usage, self.snapshots, self.dictionaries, self.clones]
                 .iter()
                 .all(|&pos| pos % ALIGN == 0 && pos < end())
             && head >> self.segment_bits > 0
@@ -356,6 +392,7 @@ pub(super) enum Kind {
     /// A copy of one, of which *count* is 1 or 2.
     Dictionary,
     DictionaryRoot,
+    Clones,
 }
 
 impl Kind {
@@ -372,6 +409,7 @@ impl Kind {
             Kind::SnapshotRoot => 36,
             Kind::Dictionary => 37,
             Kind::DictionaryRoot => 38,
+            Kind::Clones => 39,
         }
     }
 
@@ -386,6 +424,7 @@ impl Kind {
             36 => Kind::SnapshotRoot,
             37 => Kind::Dictionary,
             38 => Kind::DictionaryRoot,
+            39 => Kind::Clones,
             TRAINED.. => {
                 let number = Some(number - TRAINED).filter(|&it| usize::from(it) < DICTIONARIES)?;
                 Kind::Unit(Coding::Trained(number))
@@ -443,7 +482,8 @@ impl FragmentHead {
             | Kind::UsageRoot
             | Kind::Snapshot
             | Kind::SnapshotRoot
-            | Kind::DictionaryRoot => count > 0,
+            | Kind::DictionaryRoot
+            | Kind::Clones => count > 0,
         };
         match is_sound && len as usize <= MAX_EXTENT {
             true => Ok(FragmentHead { block, count, len, kind, checksum }),
@@ -487,6 +527,7 @@ mod tests {
             usage: 65 << 22,
             snapshots: 64 << 22,
             dictionaries: 63 << 22,
+            clones: 0,
         };
         let bytes = superblock.put(4096);
         assert_eq!(bytes.len(), SUPERBLOCK_LEN);

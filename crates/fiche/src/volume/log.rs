@@ -6,13 +6,14 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::codec::{Codec, Scratch, pack_section, unpack_section};
 use crate::error::{Error, Place, Result};
+use crate::volume::clones::Clones;
 use crate::volume::device::Device;
 use crate::volume::dictionary::{self, Copies};
 use crate::volume::format::{
-    ALIGN, EXTENT_HEAD, ExtentHead, FAN, FRAGMENT_HEAD, FragmentHead, Kind, MAX_EXTENT,
-    SUPERBLOCKS, Stream, Superblock,
+    ALIGN, EXTENT_HEAD, ExtentHead, FAN, FAN_BITS, FRAGMENT_HEAD, FragmentHead, Kind, MAX_EXTENT,
+    SUPERBLOCKS, Stream, Superblock, is_same_place,
 };
-use crate::volume::map;
+use crate::volume::map::{self, Map};
 use crate::volume::snapshot::{Kept, Taking};
 use crate::volume::space::{Early, Gone, Space, put_root};
 use crate::volume::unit::{Draft, Part};
@@ -35,6 +36,9 @@ pub(super) struct Log {
     /// The oldest first.
     pub snapshots: Vec<Kept>,
     pub snapshot_root: u64,
+    /// In the order in which they were made, and where their list is stored.
+    pub clones: Clones,
+    pub clone_root: u64,
     /// Where the dictionaries are stored, and the root.
     pub copies: Copies,
     pub dictionary_root: u64,
@@ -153,12 +157,18 @@ pub(super) fn read_meta(
     let mut bytes = Vec::new();
     let head = read_fragment(from, pos, 4096, &mut bytes)?;
     let corrupt = || Error::Corrupt { what: "fragment of the map", at: Place::Pos(pos) };
-    if (head.kind, head.block, head.count) != (kind, block, count) {
+    let is_this = match kind {
+        Kind::Node => is_same_place(count.saturating_sub(1), head.block, block),
+        _ => head.block == block,
+    };
+    if (head.kind, head.count) != (kind, count) || !is_this {
         return Err(corrupt());
     }
     let stored = &bytes[FRAGMENT_HEAD..][..head.len as usize];
     match kind {
-        Kind::UsageRoot | Kind::SnapshotRoot | Kind::DictionaryRoot => Ok(stored.to_vec()),
+        Kind::UsageRoot | Kind::SnapshotRoot | Kind::DictionaryRoot | Kind::Clones => {
+            Ok(stored.to_vec())
+        }
         _ => unpack_meta(stored).ok_or_else(corrupt),
     }
 }
@@ -201,11 +211,11 @@ impl Volume {
         &self,
         log: &mut Log,
         kind: Kind,
-        block: u64,
+        (block, count): (u64, u32),
         stored: &[u8],
     ) -> Result<u64> {
         let (mut draft, mut found) = (Draft::default(), 0);
-        draft.push(self.packing.tag, kind, block, 1, stored);
+        draft.push(self.packing.tag, kind, block, count, stored);
         self.put_meta(log, &mut draft, &mut |_, _, entry| {
             found = entry;
             Ok(())
@@ -221,9 +231,20 @@ impl Volume {
         entries: &[u64],
         before: u64,
     ) -> Result<u64> {
-        let root = match entries.is_empty() {
+        self.put_root(log, kind, &put_root(entries), before)
+    }
+
+    /// The same of what is stored of such a list.
+    pub(super) fn put_root(
+        &self,
+        log: &mut Log,
+        kind: Kind,
+        stored: &[u8],
+        before: u64,
+    ) -> Result<u64> {
+        let root = match stored.is_empty() {
             true => 0,
-            false => self.put_one(log, kind, 0, &put_root(entries))?,
+            false => self.put_one(log, kind, (0, 1), stored)?,
         };
         if root > 0 {
             log.space.pin(root);
@@ -297,7 +318,7 @@ impl Volume {
     }
 
     /// Ends the segment that a stream is written to, and goes on in another.
-    fn turn(&self, log: &mut Log, stream: Stream) -> Result<()> {
+    pub(super) fn turn(&self, log: &mut Log, stream: Stream) -> Result<()> {
         let segment = self.next_segment(log)?;
         let pos = log.space.heads[stream as usize];
         let number = log.next;
@@ -338,13 +359,19 @@ impl Volume {
     /// Lets the map lead to the fragments of an extent at `pos`, and takes up what it says of dictionaries.
     pub(super) fn apply(&self, log: &mut Log, pos: u64, parts: &[Part]) -> Result<()> {
         let load = self.load();
-        let Log { space, copies, .. } = log;
+        let Log { space, copies, clones, .. } = log;
         let mut map = self.map();
         for &Part { at, block, count, kind } in parts {
             let entry = (pos + at as u64) / ALIGN;
+            // What a clone shares is its snapshot's, and was never counted for it.
+            let shared = clones.shared(block);
             match kind {
                 Kind::Zeros => {
-                    map.clear(block, count.into(), &load, &mut |before| space.remove(before))?;
+                    let each = &mut |before| match shared.has(before) {
+                        true => {}
+                        false => space.remove(before),
+                    };
+                    map.clear(block, count.into(), &load, each)?;
                     continue;
                 }
                 Kind::Dictionary => {
@@ -355,7 +382,10 @@ impl Volume {
             }
             space.add(entry, count);
             for block in block..block + u64::from(count) {
-                space.remove(map.set(block, entry, &load)?);
+                let before = map.set(block, entry, &load)?;
+                if !shared.has(before) {
+                    space.remove(before);
+                }
             }
         }
         Ok(())
@@ -450,22 +480,34 @@ impl Volume {
         Ok(stored)
     }
 
-    fn store_map(&self, log: &mut Log, taking: Option<Taking<'_>>) -> Result<Stored> {
+    /// Stores the nodes of a map that changed; those of the volume's are counted.
+    pub(super) fn store_nodes(
+        &self,
+        log: &mut Log,
+        map: &Mutex<Map>,
+        is_counted: bool,
+    ) -> Result<()> {
         let load = self.load();
-        let (top, _) = self.map().top();
+        let (top, _) = locked(map).top();
         let mut draft = Draft::default();
         for level in 0..=top {
             let moved = &mut |log: &mut Log, number: u64, entry: u64| -> Result<()> {
+                let before = locked(map).moved((level, number), entry, &load)?;
+                if !is_counted {
+                    return Ok(());
+                }
                 if entry > 0 {
                     log.space.add(entry, 1);
                 }
-                let before = self.map().moved((level, number), entry, &load)?;
-                log.space.remove(before);
+                let first = number << (FAN_BITS * (u32::from(level) + 1));
+                if !log.clones.shared(first).has(before) {
+                    log.space.remove(before);
+                }
                 Ok(())
             };
-            let changed = self.map().changed(level);
+            let changed = locked(map).changed(level);
             for number in changed {
-                let bytes = self.map().bytes((level, number));
+                let bytes = locked(map).bytes((level, number));
                 let Some(bytes) = bytes else {
                     moved(log, number, 0)?;
                     continue;
@@ -479,8 +521,15 @@ impl Volume {
             // Those above them say where they are.
             self.put_meta(log, &mut draft, moved)?;
         }
+        Ok(())
+    }
+
+    fn store_map(&self, log: &mut Log, taking: Option<Taking<'_>>) -> Result<Stored> {
+        self.store_nodes(log, &self.view.map, true)?;
+        let mut draft = Draft::default();
         // What is stored from here on is not counted in what is stored.
         self.store_snapshots(log, taking)?;
+        self.store_clones(log)?;
         self.store_dictionaries(log)?;
         let moved = &mut |log: &mut Log, page: u64, entry: u64| -> Result<()> {
             if log.pages.len() <= page as usize {
@@ -505,7 +554,7 @@ impl Volume {
             draft.push(self.packing.tag, Kind::UsagePage, page.into(), 1, &stored);
         }
         self.put_meta(log, &mut draft, moved)?;
-        let root = self.put_one(log, Kind::UsageRoot, 0, &put_root(&log.pages))?;
+        let root = self.put_one(log, Kind::UsageRoot, (0, 1), &put_root(&log.pages))?;
         log.space.pin(root);
         let before = std::mem::replace(&mut log.root, root);
         log.space.unpin(before);
@@ -519,6 +568,7 @@ impl Volume {
             usage: log.root * ALIGN,
             snapshots: log.snapshot_root * ALIGN,
             dictionaries: log.dictionary_root * ALIGN,
+            clones: log.clone_root * ALIGN,
             ..log.superblock.clone()
         };
         Ok(Stored { superblock, gone: log.space.take_gone() })

@@ -109,6 +109,12 @@ impl Map {
         self.nodes.len() as u64 * NODE_MEMORY
     }
 
+    /// Where the nodes that lead to so many blocks from here on begin: all of them, or one region of them.
+    pub fn top_of(first: u64, blocks: u64) -> Place {
+        let level = levels(blocks) - 1;
+        (level, first >> (FAN_BITS * (u32::from(level) + 1)))
+    }
+
     pub fn top(&self) -> Place {
         (self.levels - 1, 0)
     }
@@ -126,7 +132,8 @@ impl Map {
         while self.levels > levels {
             let top = self.top();
             let child = self.stored((top.0 - 1, 0), load)?;
-            self.nodes.remove(&top);
+            let gone = self.nodes.remove(&top);
+            self.dirty -= usize::from(gone.is_some_and(|slot| slot.is_dirty));
             each(std::mem::replace(&mut self.root, child));
             self.levels -= 1;
         }
@@ -146,6 +153,22 @@ impl Map {
         self.blocks = blocks;
         let (levels, bits) = (self.levels, |level: u8| FAN_BITS * (u32::from(level) + 1));
         self.nodes.retain(|place, _| place.0 < levels && place.1 <= (blocks - 1) >> bits(place.0));
+        Ok(())
+    }
+
+    /// Forgets what is below a node and the node itself, none of which is needed: the one above leads nowhere, or to another that is stored, in eighths.
+    pub fn graft(&mut self, place: Place, entry: u64, load: Load<'_>) -> Result<()> {
+        let (level, number) = place;
+        let parent = (level + 1, number >> FAN_BITS);
+        self.touch(parent, load)?;
+        let is_below = |other: &Place| {
+            other.0 <= level && other.1 >> (FAN_BITS * u32::from(level - other.0)) == number
+        };
+        let gone = |slot: &Slot| usize::from(slot.is_dirty);
+        self.dirty -=
+            self.nodes.iter().filter(|(at, _)| is_below(at)).map(|it| gone(it.1)).sum::<usize>();
+        self.nodes.retain(|at, _| !is_below(at));
+        self.slot(parent, load)?.node.set(number as usize % FAN, entry);
         Ok(())
     }
 

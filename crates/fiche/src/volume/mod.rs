@@ -33,6 +33,7 @@
 
 mod check;
 mod clean;
+mod clones;
 mod describe;
 mod device;
 mod dictionary;
@@ -57,6 +58,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 pub use check::Checked;
+pub use clones::{CloneInfo, WritableClone};
 pub use describe::{Description, describe};
 pub use device::{Device, FileDevice};
 pub use open::{OpenOptions, Options};
@@ -140,14 +142,12 @@ impl Volume {
         locked(&self.view.map)
     }
 
-    /// How many bytes of a view from `offset` on lead nowhere, or somewhere.
-    fn run_in(&self, view: &View, offset: u64) -> Result<(u64, bool)> {
-        let load = self.load();
-        let mut map = locked(&view.map);
-        let len = map.blocks() * BLOCK as u64;
+    /// How many bytes from `offset` on lead nowhere, or somewhere: of what begins at a block of a view, and has so many.
+    fn run_in(&self, view: &View, (first, len): (u64, u64), offset: u64) -> Result<(u64, bool)> {
         within(offset, 1, len)?;
-        let (blocks, is_zero) = map.run(offset / BLOCK as u64, &load)?;
-        let end = ((offset / BLOCK as u64 + blocks) * BLOCK as u64).min(len);
+        let (load, block) = (self.load(), BLOCK as u64);
+        let (blocks, is_zero) = locked(&view.map).run(first + offset / block, &load)?;
+        let end = ((offset / block + blocks) * block).min(len);
         Ok((end - offset, is_zero))
     }
 
@@ -199,23 +199,21 @@ impl ReadAt for Volume {
     }
 
     fn run_at(&self, offset: u64) -> Result<(u64, bool)> {
-        self.run_in(&self.view, offset)
+        self.run_in(&self.view, (0, self.len()), offset)
     }
 }
 
 impl WriteAt for Volume {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.check_poison()?;
-        let len = bytes.len() as u64;
-        self.counts.writes.run(len, || self.with_work(|work| self.write(offset, bytes, work)))
+        self.write_span(self.span(), offset, bytes)
     }
 
     fn zero_at(&self, offset: u64, len: u64) -> Result<()> {
-        self.counts.zeros.run(len, || self.zero(offset, len, true))
+        self.zero_span(self.span(), offset, len, true)
     }
 
     fn discard_at(&self, offset: u64, len: u64) -> Result<()> {
-        self.counts.zeros.run(len, || self.zero(offset, len, false))
+        self.zero_span(self.span(), offset, len, false)
     }
 
     fn flush(&self) -> Result<()> {

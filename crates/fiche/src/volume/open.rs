@@ -12,6 +12,7 @@ use crate::io::{ReadAt, within};
 use crate::parallel::default_threads;
 use crate::random::Random;
 use crate::volume::Volume;
+use crate::volume::clones::{self, Clones};
 use crate::volume::device::Device;
 use crate::volume::dictionary::{self, Dictionaries};
 use crate::volume::flush::Flushes;
@@ -118,6 +119,7 @@ impl Options {
             usage: 0,
             snapshots: 0,
             dictionaries: 0,
+            clones: 0,
         })
     }
 }
@@ -217,6 +219,8 @@ impl Volume {
             root: s.usage / ALIGN,
             snapshots: Vec::new(),
             snapshot_root: s.snapshots / ALIGN,
+            clones: Clones::new(s.segment_bits),
+            clone_root: s.clones / ALIGN,
             copies: Vec::new(),
             dictionary_root: s.dictionaries / ALIGN,
             next: s.next,
@@ -234,7 +238,7 @@ impl Volume {
             trains: true,
             memory,
             log: Mutex::new(log),
-            view: View::new(s.blocks, s.map / ALIGN),
+            view: View::new(s.mapped(), s.map / ALIGN),
             appended: AtomicU64::new(0),
             parts: RwLock::new(()),
             flushes: Flushes::default(),
@@ -373,7 +377,7 @@ impl Volume {
             }
             // Nodes and usage are stored for a superblock that was not written any more.
             let is_of_blocks = matches!(kind, Kind::Unit(_) | Kind::Pattern | Kind::Zeros);
-            is_inside &= !is_of_blocks || block + u64::from(count) <= self.blocks();
+            is_inside &= !is_of_blocks || log.clones.is_inside(block, count, self.blocks());
             if is_of_blocks || kind == Kind::Dictionary {
                 parts.push(Part { at, block, count, kind });
             }
@@ -471,6 +475,8 @@ impl OpenOptions {
         let superblock = log.superblock.clone();
         log.pages = read_usage(&*volume.device, &superblock, &mut log.space)?;
         log.snapshots = snapshot::read_all(volume.from(), &superblock, &mut log.space)?;
+        let Log { snapshots, space, .. } = &mut *log;
+        log.clones = clones::read_all(volume.from(), &superblock, snapshots, space)?;
         log.copies = dictionary::read_copies(volume.from(), &superblock, &mut log.space)?;
         // From here on segments that the log goes through are not free, and those it leaves with nothing wait for the
         // next superblock.

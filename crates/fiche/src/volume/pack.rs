@@ -9,7 +9,7 @@ use crate::volume::format::{BLOCK, FRAGMENT_HEAD, FragmentHead, Kind};
 use crate::volume::log::Log;
 use crate::volume::read::Place;
 use crate::volume::unit::{Draft, Packing, draft};
-use crate::volume::{Volume, Work};
+use crate::volume::{Volume, Work, locked};
 
 /// Level of Zstandard, LZ4 and zlib: nobody waits for it.
 pub(super) const HARD: i32 = 9;
@@ -74,11 +74,14 @@ impl Volume {
         let Packing { cold, level, extent, .. } = self.packing;
         let hard = self.packing(level.max(HARD));
         let mut first = group * cold as u64;
-        let count = (cold as u64).min(self.blocks().saturating_sub(first)) as usize;
+        let count = (cold as u64).min(self.map().blocks().saturating_sub(first)) as usize;
         let places = self.places(&self.view, first, count)?;
         let extent = extent.max(cold * BLOCK + 64);
         let hard = Packing { unit: cold, extent, threads: 1, ..hard };
-        for run in places.chunk_by(|a, b| a.is_zeros() == b.is_zeros()) {
+        // What a clone shares stays its snapshot's.
+        let shared = locked(&self.log).clones.shared(first);
+        let kind = |place: &Place| (place.is_zeros(), shared.has(place.entry()));
+        for run in places.chunk_by(|a, b| kind(a) == kind(b)) {
             let start = first;
             first += run.len() as u64;
             let is_one = run.iter().all(|place| *place == run[0]);

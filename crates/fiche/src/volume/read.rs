@@ -6,7 +6,7 @@ use crate::cache::Cache;
 use crate::error::{Error, Place as At, Result};
 use crate::io::within;
 use crate::volume::dictionary::Dictionaries;
-use crate::volume::format::{ALIGN, BLOCK, FRAGMENT_HEAD, MAX_UNIT};
+use crate::volume::format::{ALIGN, BLOCK, FRAGMENT_HEAD, MAX_UNIT, beyond};
 use crate::volume::log::{Ahead, From, read_fragment};
 use crate::volume::map::Map;
 use crate::volume::unit::{DICTIONARY, unpack};
@@ -27,6 +27,10 @@ pub(super) struct Place {
 impl Place {
     pub fn is_zeros(self) -> bool {
         self.entry == 0
+    }
+
+    pub fn entry(self) -> u64 {
+        self.entry
     }
 
     pub fn pos(self) -> u64 {
@@ -214,8 +218,7 @@ impl Volume {
         if may_be_part
             && let Some(unit) = view.units.get(entry)
             && unit.turn == turn
-            && let Some(skip) = first.checked_sub(unit.block)
-            && let Some(bytes) = unit.bytes.get(skip as usize * BLOCK..)
+            && let Some(bytes) = unit.bytes.get(beyond(first, unit.block) as usize * BLOCK..)
             && let Some(bytes) = bytes.get(..buf.len())
         {
             buf.copy_from_slice(bytes);
@@ -258,7 +261,8 @@ pub(super) fn read_unit(
     let corrupt = || Error::Corrupt { what: "fragment", at: At::Pos(pos) };
     let Work { scratch, stored, room, .. } = work;
     let head = read_fragment(from, pos, guess(buf.len()), stored)?;
-    let skip = first.checked_sub(head.block).ok_or_else(corrupt)? as usize;
+    // What a clone shares was written as blocks of another region.
+    let skip = beyond(first, head.block) as usize;
     if skip + buf.len() / BLOCK > head.count as usize {
         return Err(corrupt());
     }
@@ -271,5 +275,5 @@ pub(super) fn read_unit(
         Error::Corrupt { .. } => corrupt(),
         other => other,
     })?;
-    Ok((head.block, head.stored_len() as u64))
+    Ok((first.saturating_sub(skip as u64), head.stored_len() as u64))
 }

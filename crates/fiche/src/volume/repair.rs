@@ -5,14 +5,15 @@ use std::ops::Range;
 
 use crate::envelope::{Container, header};
 use crate::error::{Error, Result};
+use crate::volume::clones::{self, Clones};
 use crate::volume::device::Device;
 use crate::volume::dictionary;
 use crate::volume::format::{
     ALIGN, Coding, EPOCH_SHIFT, EXTENT_HEAD, ExtentHead, FAN, FAN_BITS, FRAGMENT_HEAD,
-    FragmentHead, Kind, Stream,
+    FragmentHead, Kind, MAX_BLOCKS, REGION_BITS, Stream,
 };
 use crate::volume::log::{Log, unpack_meta};
-use crate::volume::map::{Map, Node, Place};
+use crate::volume::map::{Load, Map, Node, Place};
 use crate::volume::open::{MEMORY, newest};
 use crate::volume::snapshot;
 use crate::volume::space::{Space, parse_root};
@@ -30,6 +31,8 @@ pub struct Repaired {
     pub nodes: u64,
     /// Blocks of which something newer was found than these say, or that no node leads to.
     pub blocks: u64,
+    /// Clones that are not there any more, since what they shared could not be read.
+    pub lost_clones: Vec<String>,
 }
 
 /// A fragment that says something about blocks.
@@ -57,8 +60,11 @@ struct Scan {
     /// Blocks and nodes that were written to each segment.
     totals: HashMap<u32, u32>,
     last: u64,
-    /// The newest list of snapshots: where they are.
+    /// The newest list of snapshots: where they are. And the newest of clones, as it is stored.
     snapshots: (u64, Vec<u64>),
+    clones: (u64, Vec<u8>),
+    /// From which extent on what is in a region is its clone's.
+    since: HashMap<u64, u64>,
     /// The newest copy of each dictionary, by number and copy, and where; 0 for one that a unit takes and that was not found: its number has its meaning.
     copies: HashMap<(u64, u32), (u64, u64)>,
     /// The root, and as of which number all blocks are zero, if they were.
@@ -143,8 +149,41 @@ impl Scan {
                 let stored = &fragment[FRAGMENT_HEAD..][..head.len as usize];
                 self.snapshots = (number, parse_root(stored).unwrap_or_default());
             }
+            Kind::Clones if self.clones.0 < number => {
+                let stored = &fragment[FRAGMENT_HEAD..][..head.len as usize];
+                self.clones = (number, stored.to_vec());
+            }
             _ => {}
         }
+    }
+
+    /// Leaves out what is of no device: neither of the first one, of so many blocks, nor of a clone that is still there.
+    fn confine(&mut self, blocks: u64, clones: &Clones) {
+        self.since = clones.iter().map(|clone| (clone.region, clone.since)).collect();
+        let end = |block: u64| match block >> REGION_BITS {
+            _ if clones.is_empty() => blocks,
+            0 => blocks,
+            region => clones
+                .iter()
+                .find(|clone| clone.region == region)
+                .map_or(0, |clone| clone.first() + clone.blocks),
+        };
+        let since = &self.since;
+        let is_its = |block: u64, number: u64| {
+            since.get(&(block >> REGION_BITS)).is_none_or(|&since| number >= since)
+        };
+        self.found.retain_mut(|Found { number, blocks, .. }| {
+            // The device may have become shorter than it reaches.
+            blocks.end = blocks.end.min(end(blocks.start));
+            !blocks.is_empty() && is_its(blocks.start, *number)
+        });
+        // Nor those of levels that the map does not have any more.
+        let top = self.top;
+        self.bases.retain(|place, base| {
+            let first = first_of(*place);
+            let is_inside = first < end(first) && is_its(first, base.number);
+            (place.0 < top.0 && is_inside) || *place == top
+        });
     }
 
     /// The newest that is known of a node, and when: as it was stored, or that it is nothing, which the one above says. (There may be very many
@@ -158,7 +197,9 @@ impl Scan {
                 let (known, base) = self.base((level + 1, number >> FAN_BITS)).unzip();
                 let is_nothing =
                     base.flatten().is_none_or(|base| base.node.get(number as usize % FAN) == 0);
-                known.filter(|_| is_nothing)
+                // Before there was the clone it was nothing, indeed.
+                let since = self.since.get(&(first_of(place) >> REGION_BITS)).copied();
+                known.filter(|&known| is_nothing && since.is_none_or(|since| known >= since))
             }
         };
         let above = above.map(|number| (number, None));
@@ -167,6 +208,71 @@ impl Scan {
             _ => above,
         }
     }
+}
+
+/// The first block that a node leads to.
+fn first_of((level, number): Place) -> u64 {
+    number << (FAN_BITS * (u32::from(level) + 1))
+}
+
+/// Lets a map lead to what was found of a region with so many blocks.
+fn lay(
+    map: &mut Map,
+    region: u64,
+    blocks: u64,
+    scan: &Scan,
+    told: &mut Repaired,
+    load: Load<'_>,
+) -> Result<()> {
+    // A device that has no clones may be longer than a region.
+    let is_its = |block: u64| scan.since.is_empty() || block >> REGION_BITS == region;
+    let end = (region << REGION_BITS) + blocks;
+    for &place in scan.bases.keys().filter(|&&place| is_its(first_of(place))) {
+        let Some((_, Some(base))) = scan.base(place) else { continue };
+        told.nodes += 1;
+        let first = place.1 << FAN_BITS;
+        let count = if place.0 == 0 { end.saturating_sub(first).min(FAN as u64) } else { 0 };
+        for block in first..first + count {
+            map.set(block, base.node.get(block as usize % FAN), load)?;
+        }
+    }
+    for Found { number, entry, blocks, is_zeros } in &scan.found {
+        if !is_its(blocks.start) {
+            continue;
+        }
+        let entry = if *is_zeros { 0 } else { *entry };
+        for leaf in blocks.start >> FAN_BITS..=(blocks.end - 1) >> FAN_BITS {
+            let (place, first) = ((0, leaf), leaf << FAN_BITS);
+            if scan.base(place).is_some_and(|(known, _)| known > *number) {
+                continue;
+            }
+            let range = blocks.start.max(first)..blocks.end.min(first + FAN as u64);
+            if *is_zeros {
+                // Where there is nothing that costs nothing.
+                let mut changed = 0;
+                map.clear(range.start, range.end - range.start, load, &mut |_| changed += 1)?;
+                told.blocks += changed;
+                continue;
+            }
+            for block in range {
+                told.blocks += u64::from(map.set(block, entry, load)? != entry);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Lets go of what a clone's snapshot has and the clone has not, as nodes of its own say that are whole.
+fn clear_nothing(map: &mut Map, top: Place, scan: &Scan, load: Load<'_>) -> Result<()> {
+    let mut open = vec![top];
+    while let Some(place) = open.pop() {
+        if matches!(scan.base(place), Some((_, None))) {
+            map.graft(place, 0, load)?;
+        } else if place.0 > 0 {
+            open.extend(map.children(place, load)?);
+        }
+    }
+    Ok(())
 }
 
 /// Levels that a map has at most.
@@ -189,26 +295,29 @@ impl Volume {
         let segments = (len >> bits).min(superblock.most_segments.into()) as u32;
         let mut scan = Scan { last: superblock.next, ..Scan::default() };
         let mut bytes = vec![0; 1 << bits];
+        // Until it is known which clones there are.
+        let mapped = if blocks <= 1 << REGION_BITS { MAX_BLOCKS } else { blocks };
         for segment in 1..segments {
             let start = u64::from(segment) << bits;
             device.read_at(start, &mut bytes)?;
             let before = scan.found.len();
-            scan.segment(&bytes, tag, start, blocks);
+            scan.segment(&bytes, tag, start, mapped);
             let counts = scan.found[before..].iter().filter(|found| !found.is_zeros);
             let total: u64 = counts.map(|found| found.blocks.end - found.blocks.start).sum();
             scan.totals.insert(segment, total.min(u32::MAX.into()) as u32);
         }
-        scan.top = Map::new(blocks, 0).top();
         scan.empty = (superblock.map == 0).then_some(superblock.next);
         superblock.segments = segments;
         let told = superblock.clone();
         superblock.heads = [0; 2];
         (superblock.map, superblock.usage, superblock.snapshots) = (0, 0, 0);
-        superblock.dictionaries = 0;
+        (superblock.dictionaries, superblock.clones) = (0, 0);
         let volume = Volume::over(Box::new(device), superblock, MEMORY);
         let mut log = locked(&volume.log);
         let found = std::mem::take(&mut scan.snapshots.1);
         log.snapshots = snapshot::read_whole(volume.from(), &told, found, segments);
+        let found = std::mem::take(&mut scan.clones.1);
+        log.clones = clones::read_whole(volume.from(), &told, &found, &log.snapshots);
         let told = volume.rebuild(&mut log, scan)?;
         let damaged = volume.read_dictionaries(&log.copies);
         volume.heal(&mut log, damaged)?;
@@ -223,40 +332,36 @@ impl Volume {
 
     fn rebuild(&self, log: &mut Log, mut scan: Scan) -> Result<Repaired> {
         let mut told = scan.told.clone();
+        let load = self.load();
+        let blocks = log.superblock.blocks;
+        let has_clones = !log.clones.is_empty();
+        let mut map = Map::new(if has_clones { MAX_BLOCKS } else { blocks }, 0);
+        scan.top = map.top();
         scan.found.sort_by_key(|found| found.number);
-        // Those of levels that the map does not have any more.
-        let top = scan.top;
-        scan.bases.retain(|place, _| place.0 < top.0 || *place == top);
+        scan.confine(blocks, &log.clones);
+        for clone in log.clones.take() {
+            let root = log.snapshots.iter().find(|kept| kept.id == clone.base).map(|kept| kept.map);
+            let top = Map::top_of(clone.first(), 1 << REGION_BITS);
+            let begin = Map::top_of(clone.first(), clone.blocks);
+            let grafted = map.graft(begin, root.unwrap_or(0), &load);
+            let laid = grafted
+                .and_then(|()| clear_nothing(&mut map, top, &scan, &load))
+                .and_then(|()| lay(&mut map, clone.region, clone.blocks, &scan, &mut told, &load));
+            match laid {
+                Ok(()) => log.clones.push(clone),
+                Err(Error::Corrupt { .. }) => {
+                    map.graft(top, 0, &load)?;
+                    told.lost_clones.push(clone.name);
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        lay(&mut map, 0, blocks, &scan, &mut told, &load)?;
+        if has_clones && log.clones.is_empty() {
+            map.resize(blocks, &load, &mut |_| {})?;
+        }
         let Scan { found, bases, totals, copies, last, .. } = &scan;
-        // Nothing is stored yet: nothing is to be loaded.
-        let load = |_: u64, _: (u8, u64)| -> Result<Vec<u8>> { Err(Error::Poisoned) };
         let s = &log.superblock;
-        let mut map = Map::new(s.blocks, 0);
-        for &place in bases.keys() {
-            let Some((_, Some(base))) = scan.base(place) else { continue };
-            told.nodes += 1;
-            let first = place.1 << FAN_BITS;
-            let count =
-                if place.0 == 0 { s.blocks.saturating_sub(first).min(FAN as u64) } else { 0 };
-            for block in first..first + count {
-                map.set(block, base.node.get(block as usize % FAN), &load)?;
-            }
-        }
-        for Found { number, entry, blocks, is_zeros } in found {
-            let entry = if *is_zeros { 0 } else { *entry };
-            for leaf in blocks.start >> FAN_BITS..=(blocks.end - 1) >> FAN_BITS {
-                let place = (0, leaf);
-                if (*is_zeros && !map.has(place))
-                    || scan.base(place).is_some_and(|(known, _)| known > *number)
-                {
-                    continue;
-                }
-                let first = leaf << FAN_BITS;
-                for block in blocks.start.max(first)..blocks.end.min(first + FAN as u64) {
-                    told.blocks += u64::from(map.set(block, entry, &load)? != entry);
-                }
-            }
-        }
         // What this was made of is not written over before it is stored: nodes, and what says of blocks that they are zero.
         let zeros = found.iter().filter(|found| found.is_zeros).map(|found| found.entry);
         let nodes = bases.values().map(|base| base.entry);
@@ -264,9 +369,11 @@ impl Volume {
         let mut space = Space::new(s.segment_bits, s.most_segments, s.segments, [0; 2]);
         for leaf in map.changed(0) {
             let first = leaf << FAN_BITS;
-            for block in first..(first + FAN as u64).min(s.blocks) {
+            let shared = log.clones.shared(first);
+            for block in first..(first + FAN as u64).min(map.blocks()) {
                 match map.get(block, &load)? {
                     0 => {}
+                    entry if shared.has(entry) => {}
                     entry => space.add(entry, 1),
                 }
             }

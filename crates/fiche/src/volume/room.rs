@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
-use crate::volume::format::{ALIGN, BLOCK, ENTRY_BITS, MAX_BLOCKS};
+use crate::volume::format::{ALIGN, BLOCK, ENTRY_BITS, MAX_BLOCKS, REGION_BITS};
 use crate::volume::log::Log;
 use crate::volume::{Volume, locked};
 
@@ -21,7 +21,12 @@ const MOVED: u32 = 4;
 impl Volume {
     /// Segments that only the map, the cleaner and zeros may take.
     pub(super) fn reserve(&self, log: &Log) -> u32 {
-        reserve(self.blocks(), log.space.bits)
+        reserve(self.all_blocks(log), log.space.bits)
+    }
+
+    /// Blocks of the device and of all clones.
+    fn all_blocks(&self, log: &Log) -> u64 {
+        self.blocks() + log.clones.blocks()
     }
 
     /// Segments that have their room on the device before others are made there: the reserve is there however full the file system
@@ -119,6 +124,7 @@ impl Volume {
     /// [`Error::Poisoned`], [`Error::Io`]: of a file system that has no holes nothing is given back, which is no error.
     pub fn trim(&self) -> Result<()> {
         self.check_poison()?;
+        while self.erase_some(&mut locked(&self.log))? {}
         let segments = locked(&self.log).space.segments();
         for _ in 0..segments {
             // Others have their turn between two segments.
@@ -161,15 +167,20 @@ impl Volume {
         let mut log = locked(&self.log);
         let (bits, unit, before) = (log.space.bits, self.packing.unit, self.blocks());
         let blocks = check_len(len)?;
+        if !log.clones.is_empty() && blocks > 1 << REGION_BITS {
+            let (need, allowed) = (len, (BLOCK as u64) << REGION_BITS);
+            return Err(Error::Limit { what: "a volume with clones", need, allowed });
+        }
+        let all = blocks + log.clones.blocks();
         let most = match (capacity, self.spare(&log)?) {
             (None, None) => {
-                most_segments(blocks, bits, unit, Some(u64::from(log.space.most()) << bits))?
+                most_segments(all, bits, unit, Some(u64::from(log.space.most()) << bits))?
             }
             (None, Some(spare)) => {
-                let enough = most_segments(blocks, bits, unit, None)? + log.space.held_len();
+                let enough = most_segments(all, bits, unit, None)? + log.space.held_len();
                 self.at_most(&log, u64::from(enough) + u64::from(spare))
             }
-            (Some(capacity), _) => most_segments(blocks, bits, unit, Some(capacity))?,
+            (Some(capacity), _) => most_segments(all, bits, unit, Some(capacity))?,
         };
         if most < log.space.segments() {
             return Err(Error::Limit {
@@ -189,7 +200,7 @@ impl Volume {
     /// Segments that the volume may have beyond those that are enough whatever is written, and those that snapshots need; `None` if it may not have
     /// as many.
     pub(super) fn spare(&self, log: &Log) -> Result<Option<u32>> {
-        let enough = most_segments(self.blocks(), self.bits, self.packing.unit, None)?;
+        let enough = most_segments(self.all_blocks(log), self.bits, self.packing.unit, None)?;
         Ok(log.space.most().checked_sub(enough.saturating_add(log.space.held_len())))
     }
 
@@ -201,7 +212,7 @@ impl Volume {
     /// Other segments are needed by snapshots than before, of which there were so many to spare: those that are enough were so without snapshots.
     pub(super) fn set_held(&self, log: &mut Log, spare: Option<u32>) -> Result<()> {
         let Some(spare) = spare else { return Ok(()) };
-        let enough = most_segments(self.blocks(), self.bits, self.packing.unit, None)?;
+        let enough = most_segments(self.all_blocks(log), self.bits, self.packing.unit, None)?;
         let most = u64::from(enough) + u64::from(log.space.held_len()) + u64::from(spare);
         let most = self.at_most(log, most);
         log.space.set_most(most);
@@ -211,8 +222,11 @@ impl Volume {
 
     fn set_blocks(&self, log: &mut Log, blocks: u64, most: u32) -> Result<()> {
         let load = self.load();
-        let space = &mut log.space;
-        self.map().resize(blocks, &load, &mut |entry| space.remove(entry))?;
+        let Log { space, clones, .. } = log;
+        // Where there are clones the map goes on behind it anyway.
+        if clones.is_empty() {
+            self.map().resize(blocks, &load, &mut |entry| space.remove(entry))?;
+        }
         self.blocks.store(blocks, Ordering::Release);
         log.space.set_most(most);
         (log.superblock.blocks, log.superblock.most_segments) = (blocks, most);

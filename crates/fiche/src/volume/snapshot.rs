@@ -9,18 +9,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::envelope::{Container, read_header};
 use crate::error::{Error, Place, Result};
 use crate::io::{ReadAt, within};
+use crate::volume::clones::{Shared, now};
 use crate::volume::device::Device;
 use crate::volume::dictionary::read_copies;
 use crate::volume::format::{
-    ALIGN, BLOCK, ENTRY, FAN, FAN_BITS, FRAGMENT_HEAD, Kind, MAX_BLOCKS, MAX_EXTENT, Superblock,
+    ALIGN, BLOCK, ENTRY, FRAGMENT_HEAD, Kind, MAX_BLOCKS, MAX_EXTENT, REGION_BITS, Superblock,
 };
 use crate::volume::log::{From, Log, read_fragment, read_meta};
+use crate::volume::map::Map;
 use crate::volume::open::{MEMORY, Source, whole};
 use crate::volume::read::View;
 use crate::volume::space::{Space, parse_root};
 use crate::volume::{Volume, Work, locked};
 use crate::wire::{Put, Take, low_bytes};
 
+/// What counts what of a snapshot is of a clone; of others it is 1.
+const OF_CLONE: u32 = 2;
 /// Snapshots that a volume may have.
 const MOST: usize = 4096;
 /// Bytes of a name.
@@ -43,11 +47,13 @@ pub struct SnapshotInfo {
 /// One that a volume has, as it is stored.
 pub(super) struct Kept {
     /// Those of later ones are larger.
-    id: u64,
+    pub id: u64,
     pub name: String,
     /// Seconds since 1970.
     time: u64,
     pub blocks: u64,
+    /// What it holds was a clone: its blocks have the numbers of that region.
+    is_of_clone: bool,
     /// Where the root of its map lies, in eighths; 0 for nowhere.
     pub map: u64,
     /// The segments that hold something of it, in order.
@@ -88,7 +94,13 @@ impl Kept {
         bytes
     }
 
-    fn parse(id: u64, entry: u64, bytes: &[u8], segments: u32, pos: u64) -> Result<Kept> {
+    fn parse(
+        (id, is_of_clone): (u64, bool),
+        entry: u64,
+        bytes: &[u8],
+        segments: u32,
+        pos: u64,
+    ) -> Result<Kept> {
         let mut take = Take::new(bytes, "snapshot", pos);
         let name = take.string()?;
         let name = std::str::from_utf8(name).ok().filter(|name| check_name(name).is_ok());
@@ -111,6 +123,7 @@ impl Kept {
             name,
             time,
             blocks,
+            is_of_clone,
             map,
             segments: runs,
             entry,
@@ -125,8 +138,12 @@ impl Kept {
 
     /// Whether it holds the segment that an entry leads to.
     pub fn holds(&self, segment: u32) -> bool {
-        let i = self.segments.partition_point(|run| run.end <= segment);
-        self.segments.get(i).is_some_and(|run| run.start <= segment)
+        holds(&self.segments, segment)
+    }
+
+    /// Whether just what it holds is stored, where a segment has so many bits, and no more.
+    pub fn is_told_exactly(&self, bits: u8) -> bool {
+        self.stored(usize::MAX).len() <= limit(bits)
     }
 
     /// What is to be stored again when its segment is cleaned.
@@ -145,22 +162,37 @@ impl Kept {
     }
 }
 
+/// Bytes of one, at most: half of a segment holds all that is in it.
+fn limit(bits: u8) -> usize {
+    (1usize << (bits - 1)).min(MAX_EXTENT / 2)
+}
+
+/// Whether a segment is in one of these runs, which are in order.
+pub(super) fn holds(runs: &[Range<u32>], segment: u32) -> bool {
+    let i = runs.partition_point(|run| run.end <= segment);
+    runs.get(i).is_some_and(|run| run.start <= segment)
+}
+
 /// Runs that are no farther apart than this are one.
 fn joined(runs: &[Range<u32>], near: u32) -> Vec<Range<u32>> {
     let mut joined: Vec<Range<u32>> = Vec::new();
     for run in runs {
         match joined.last_mut() {
-            Some(last) if run.start - last.end <= near => last.end = run.end,
+            Some(last) if run.start.saturating_sub(last.end) <= near => {
+                last.end = last.end.max(run.end);
+            }
             _ => joined.push(run.clone()),
         }
     }
     joined
 }
 
-fn check_name(name: &str) -> Result<()> {
+pub(super) fn check_name(name: &str) -> Result<()> {
     match (1..=MOST_NAME).contains(&name.len()) && !name.chars().any(char::is_control) {
         true => Ok(()),
-        false => Err(Error::invalid("a snapshot has a name of 1 to 255 bytes without line breaks")),
+        false => Err(Error::invalid(
+            "a snapshot or clone has a name of 1 to 255 bytes without line breaks",
+        )),
     }
 }
 
@@ -179,11 +211,11 @@ fn entries(from: From<'_>, superblock: &Superblock) -> Result<Vec<u64>> {
 fn read_kept(from: From<'_>, entry: u64, segments: u32) -> Result<Kept> {
     let (pos, mut bytes) = (entry * ALIGN, Vec::new());
     let head = read_fragment(from, pos, 4096, &mut bytes)?;
-    if head.kind != Kind::Snapshot {
+    if head.kind != Kind::Snapshot || head.count > OF_CLONE {
         return Err(Error::Corrupt { what: "snapshot", at: Place::Pos(pos) });
     }
     let stored = &bytes[FRAGMENT_HEAD..][..head.len as usize];
-    Kept::parse(head.block, entry, stored, segments, pos)
+    Kept::parse((head.block, head.count == OF_CLONE), entry, stored, segments, pos)
 }
 
 /// The snapshots that a superblock leads to. Counts what they hold.
@@ -242,6 +274,9 @@ pub(super) fn infos(all: &[Kept], bits: u8) -> Vec<SnapshotInfo> {
 pub(super) struct Taking<'a> {
     pub name: &'a str,
     pub time: u64,
+    /// Of the device, or of a clone: the first block.
+    pub first: u64,
+    pub blocks: u64,
 }
 
 impl Volume {
@@ -259,21 +294,26 @@ impl Volume {
     /// [`Error::Invalid`] for a name that is there or makes no sense, [`Error::Limit`] when there are 4096, [`Error::Io`] also when
     /// there is no room, [`Error::Poisoned`].
     pub fn take_snapshot(&self, name: &str) -> Result<()> {
+        self.take(Taking { name, time: now(), first: 0, blocks: 0 })
+    }
+
+    /// The same of the device, which has as many blocks as it has, or of a clone.
+    pub(super) fn take(&self, mut taking: Taking<'_>) -> Result<()> {
         self.check_poison()?;
-        check_name(name)?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        check_name(taking.name)?;
         // What was written in parts is whole.
         let _alone = self.parts.write().unwrap_or_else(PoisonError::into_inner);
         let mut log = locked(&self.log);
-        if log.snapshots.iter().any(|kept| kept.name == name) {
-            return Err(Error::invalid(format!("there is a snapshot {name} already")));
+        if taking.first == 0 {
+            taking.blocks = self.blocks();
         }
+        self.check_unnamed(&log, taking.name)?;
         if log.snapshots.len() >= MOST {
             let (need, allowed) = (MOST as u64 + 1, MOST as u64);
             return Err(Error::Limit { what: "snapshots of a volume", need, allowed });
         }
         self.make_room(&mut log, false)?;
-        self.checkpoint_taking(&mut log, Some(Taking { name, time: now }))
+        self.checkpoint_taking(&mut log, Some(taking))
     }
 
     /// The snapshots, the oldest first.
@@ -292,6 +332,16 @@ impl Volume {
         if Arc::strong_count(&log.snapshots[i].readers) > 1 {
             return Err(Error::invalid(format!("the snapshot {name} is being read")));
         }
+        let id = log.snapshots[i].id;
+        while let Some(clone) = log.clones.made_from(id) {
+            if let Some(clone) = clone {
+                return Err(Error::invalid(format!(
+                    "the clone {clone} was made from the snapshot {name}: delete that first"
+                )));
+            }
+            // What a clone had that was deleted goes first.
+            self.erase_some(&mut log)?;
+        }
         let spare = self.spare(&log)?;
         let kept = log.snapshots.remove(i);
         log.space.unpin(kept.entry);
@@ -301,25 +351,56 @@ impl Volume {
         self.checkpoint(&mut log)
     }
 
-    /// Makes the volume what a snapshot holds, its length as well; what was written since is gone, but for what other snapshots hold. The snapshot stays. Reads
-    /// all of its map. Durable when this returns, and either all of it or nothing after a crash. Others wait meanwhile; whatever
+    /// Makes the volume what a snapshot holds, its length as well; what was written since is gone, but for what other snapshots and clones hold. The snapshot stays. Reads
+    /// all of its map, and stores it once more. Durable when this returns, and either all of it or nothing after a crash. Others wait meanwhile; whatever
     /// is mounted on the volume must not be.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when there is none of this name; [`Error::Poisoned`], [`Error::Corrupt`], [`Error::Io`].
+    /// [`Error::Invalid`] when there is none of this name, or it is of a clone; [`Error::Limit`] when it is longer than a volume with clones may
+    /// be; [`Error::Poisoned`], [`Error::Corrupt`], [`Error::Io`].
     pub fn restore_snapshot(&self, name: &str) -> Result<()> {
         self.check_poison()?;
         let _alone = self.parts.write().unwrap_or_else(PoisonError::into_inner);
         let mut log = locked(&self.log);
         let kept = &log.snapshots[position(&log, name)?];
+        if kept.is_of_clone {
+            return Err(Error::invalid(format!(
+                "the snapshot {name} is of a clone: make another clone of it"
+            )));
+        }
         let (blocks, root) = (kept.blocks, kept.map);
-        let used = self.count_used(&View::new(blocks, root), blocks)?;
+        let has_clones = !log.clones.is_empty();
+        if has_clones && blocks > 1 << REGION_BITS {
+            let (need, allowed) = (blocks * BLOCK as u64, (BLOCK as u64) << REGION_BITS);
+            return Err(Error::Limit { what: "a volume with clones", need, allowed });
+        }
+        let (mut used, load) = (HashMap::new(), self.load());
+        let mut count = |entry: u64| {
+            *used.entry(((entry * ALIGN) >> self.bits) as u32).or_default() += 1;
+        };
+        // As it is stored.
+        self.checkpoint(&mut log)?;
+        let view = View::new(blocks, root);
+        self.store_again(&mut log, &view)?;
+        let root = locked(&view.map).root;
+        let top = locked(&view.map).top();
+        self.each_own(&view, top, &Shared::default(), blocks, &mut count)?;
+        if has_clones {
+            self.each_of_clones(&log, &mut count)?;
+            count(self.map().root);
+        }
         let spare = self.spare(&log)?;
         // Half done, what is counted would be of another map.
         let poison = |_: &Error| self.is_poisoned.store(true, Ordering::Release);
         let mut switch = || -> Result<()> {
-            self.settle(&mut log, true)?;
-            self.map().replace(blocks, root);
+            match has_clones {
+                true => {
+                    let mut map = self.map();
+                    map.graft(Map::top_of(0, 1 << REGION_BITS), 0, &load)?;
+                    map.graft(Map::top_of(0, blocks), root, &load)?;
+                }
+                false => self.map().replace(blocks, root),
+            }
             self.blocks.store(blocks, Ordering::Release);
             log.superblock.blocks = blocks;
             log.space.set_live(&used);
@@ -330,32 +411,26 @@ impl Volume {
         switch().inspect_err(poison)
     }
 
-    /// How many blocks and nodes of a map lie in each segment.
-    fn count_used(&self, view: &View, blocks: u64) -> Result<HashMap<u32, u32>> {
+    /// Stores all nodes of a map once more, so that each is newer than all that was written up to now, and a repair takes it. They are not counted, and the next superblock
+    /// does not lead to them yet.
+    fn store_again(&self, log: &mut Log, view: &View) -> Result<()> {
         let load = self.load();
-        let mut used: HashMap<u32, u32> = HashMap::new();
-        let segment = |entry: u64| ((entry * ALIGN) >> self.bits) as u32;
         let mut open = vec![locked(&view.map).top()];
         while let Some(place) = open.pop() {
             let mut map = locked(&view.map);
-            let entry = map.stored(place, &load)?;
-            if entry == 0 {
+            if map.stored(place, &load)? == 0 {
                 continue;
             }
-            *used.entry(segment(entry)).or_default() += 1;
+            map.touch(place, &load)?;
             open.extend(map.children(place, &load)?);
-            if place.0 == 0 {
-                let first = place.1 << FAN_BITS;
-                for block in first..(first + FAN as u64).min(blocks) {
-                    match map.get(block, &load)? {
-                        0 => {}
-                        entry => *used.entry(segment(entry)).or_default() += 1,
-                    }
-                }
-                map.shrink(self.memory);
+            let is_much = map.dirty >= self.most_dirty();
+            drop(map);
+            if is_much {
+                self.store_nodes(log, &view.map, false)?;
+                locked(&view.map).shrink(self.memory);
             }
         }
-        Ok(used)
+        self.store_nodes(log, &view.map, false)
     }
 
     /// A snapshot, to be read. As long as this is there it cannot be deleted.
@@ -373,15 +448,22 @@ impl Volume {
 
     /// Appends snapshots that are to be stored, and the list of them; `taking` is added to them. The nodes of the map are stored.
     pub(super) fn store_snapshots(&self, log: &mut Log, taking: Option<Taking<'_>>) -> Result<()> {
-        if let Some(Taking { name, time }) = taking {
-            let segments = log.space.needed();
+        if let Some(Taking { name, time, first, blocks }) = taking {
+            let load = self.load();
+            let mut segments = log.space.needed();
+            if let Some(clone) = log.clones.iter().find(|clone| clone.first() == first) {
+                segments.extend(clone.shared.iter().cloned());
+                segments.sort_unstable_by_key(|run| run.start);
+                segments = joined(&segments, 0);
+            }
             let kept = Kept {
                 // No other had it, or will.
                 id: log.superblock.generation + 1,
                 name: name.to_owned(),
                 time,
-                blocks: self.blocks(),
-                map: self.map().root,
+                blocks,
+                is_of_clone: first > 0,
+                map: self.map().stored(Map::top_of(first, blocks), &load)?,
                 segments,
                 entry: 0,
                 is_changed: true,
@@ -392,15 +474,15 @@ impl Volume {
             self.set_held(log, spare)?;
             log.snapshots.push(kept);
         }
-        // Half of a segment holds all that is in it.
-        let limit = (1usize << (self.bits - 1)).min(MAX_EXTENT / 2);
+        let limit = limit(self.bits);
         for i in 0..log.snapshots.len() {
             let kept = &mut log.snapshots[i];
             if !std::mem::take(&mut kept.is_changed) {
                 continue;
             }
             let (stored, id) = (kept.stored(limit), kept.id);
-            let entry = self.put_one(log, Kind::Snapshot, id, &stored)?;
+            let count = if kept.is_of_clone { OF_CLONE } else { 1 };
+            let entry = self.put_one(log, Kind::Snapshot, (id, count), &stored)?;
             let before = std::mem::replace(&mut log.snapshots[i].entry, entry);
             log.space.pin(entry);
             log.space.unpin(before);
@@ -411,7 +493,7 @@ impl Volume {
     }
 }
 
-fn position(log: &Log, name: &str) -> Result<usize> {
+pub(super) fn position(log: &Log, name: &str) -> Result<usize> {
     let found = log.snapshots.iter().position(|kept| kept.name == name);
     found.ok_or_else(|| Error::invalid(format!("there is no snapshot {name}")))
 }
@@ -476,7 +558,7 @@ impl ReadAt for Snapshot {
     }
 
     fn run_at(&self, offset: u64) -> Result<(u64, bool)> {
-        self.volume.run_in(&self.view, offset)
+        self.volume.run_in(&self.view, (0, self.len()), offset)
     }
 }
 
@@ -500,6 +582,7 @@ mod tests {
                 name: "of many pieces".to_owned(),
                 time: 1 << 31,
                 blocks: 1 << 30,
+                is_of_clone: count > 100,
                 map: 1 << 39,
                 segments: segments.collect(),
                 entry: 5,
@@ -508,15 +591,20 @@ mod tests {
             };
             let stored = kept.stored(limit);
             assert!(stored.len() <= limit, "{} bytes for {count}", stored.len());
-            let read = Kept::parse(7, 5, &stored, end, 40).unwrap();
+            let read = Kept::parse((7, kept.is_of_clone), 5, &stored, end, 40).unwrap();
             let told = |kept: &Kept| (kept.name.clone(), kept.time, kept.blocks, kept.map);
             assert_eq!(told(&read), told(&kept));
             assert!(kept.segments.iter().cloned().flatten().all(|segment| read.holds(segment)));
             assert!(limit < 4096 || count > 300 || read.segments == kept.segments);
             assert!(!read.holds(0) && !read.holds(end));
-            assert!(count == 0 || Kept::parse(7, 5, &stored, end - 1, 40).is_err());
+            assert!(
+                count == 0 || Kept::parse((7, kept.is_of_clone), 5, &stored, end - 1, 40).is_err()
+            );
             for cut in 0..stored.len() {
-                assert!(Kept::parse(7, 5, &stored[..cut], end, 40).is_err(), "{cut}");
+                assert!(
+                    Kept::parse((7, kept.is_of_clone), 5, &stored[..cut], end, 40).is_err(),
+                    "{cut}"
+                );
             }
         }
     }

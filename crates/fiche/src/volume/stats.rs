@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::error::Result;
+use crate::volume::clones;
 use crate::volume::format::BLOCK;
 use crate::volume::{Volume, locked};
 
@@ -142,6 +143,8 @@ pub struct Stats {
     pub held_segments: u64,
     /// See there.
     pub snapshots: u64,
+    /// How many clones there are.
+    pub clones: u64,
     /// Dictionaries that there are, and their bytes.
     pub dictionaries: u64,
     /// See there.
@@ -202,6 +205,7 @@ impl Volume {
             }
         }
         stats.snapshots = log.snapshots.len() as u64;
+        stats.clones = clones::infos(&log.clones, &log.snapshots).len() as u64;
         let (count, len) = self.dictionaries.total();
         (stats.dictionaries, stats.dictionary_len) = (count as u64, len as u64);
         stats.segment_len = 1 << self.bits;

@@ -102,6 +102,9 @@ impl Volume {
         tender.is_extra = false;
         let victim = {
             let mut log = locked(&self.log);
+            if log.clones.has_gone() {
+                return self.erase_some(&mut log).map(|_| true);
+            }
             let (least, enough) = (self.least(&log), self.enough(&log));
             let is_short = log.space.available() < enough;
             let early = log.space.early();

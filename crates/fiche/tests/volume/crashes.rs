@@ -48,7 +48,7 @@ impl History {
     }
 }
 
-/// Of each block, and then of each snapshot: it is there, as it was, or not at all.
+/// Of each block, then of each snapshot, which is there, as it was, or not at all, and then of each block of the clones.
 fn state(volume: &Arc<Volume>) -> Vec<u64> {
     let mut state = digests(&whole(volume));
     for info in volume.snapshots() {
@@ -57,7 +57,19 @@ fn state(volume: &Arc<Volume>) -> Vec<u64> {
         snapshot.read_at(0, &mut bytes).unwrap();
         state.push(of_snapshot(&info.name, &bytes));
     }
+    for info in volume.clones() {
+        let clone = volume.writable_clone(&info.name).unwrap();
+        let mut bytes = vec![0xAA; clone.len() as usize];
+        clone.read_at(0, &mut bytes).unwrap();
+        state.extend(of_clone(&info.name, &bytes));
+    }
     state
+}
+
+/// Of each block, since a part of what is written to it may be there.
+fn of_clone(name: &str, bytes: &[u8]) -> Vec<u64> {
+    let start = name.bytes().fold(7, |sum: u64, byte| sum * 31 + u64::from(byte));
+    digests(bytes).iter().map(|digest| digest ^ start).collect()
 }
 
 fn of_snapshot(name: &str, bytes: &[u8]) -> u64 {
@@ -74,6 +86,10 @@ struct Recorded {
     model: Vec<u8>,
     /// Their numbers, and digests.
     snapshots: Vec<(u32, u64)>,
+    /// What each snapshot has.
+    kept: Vec<(u32, Vec<u8>)>,
+    /// Clones: their numbers, those of their snapshots, and what they have.
+    clones: Vec<(u32, u32, Vec<u8>)>,
     taken: u32,
     history: History,
 }
@@ -91,6 +107,8 @@ impl Recorded {
             },
             model,
             snapshots: Vec::new(),
+            kept: Vec::new(),
+            clones: Vec::new(),
             taken: 0,
             device,
         }
@@ -100,38 +118,77 @@ impl Recorded {
         self.device.len_of_trace() - self.created
     }
 
-    fn run(&mut self, volume: &Volume, ask: &Ask) {
+    fn run(&mut self, volume: &Arc<Volume>, ask: &Ask) {
         self.history.begun.push(self.steps());
-        run(volume, ask).unwrap();
+        run_any(volume, ask).unwrap();
         apply(&mut self.model, ask);
         match ask {
             Ask::Take(number) => {
                 let digest = of_snapshot(&number.to_string(), &self.model);
                 self.snapshots.push((*number, digest));
+                self.kept.push((*number, self.model.clone()));
             }
-            Ask::Forget(number) => self.snapshots.retain(|(other, _)| other != number),
+            Ask::Forget(number) => {
+                self.snapshots.retain(|(other, _)| other != number);
+                self.kept.retain(|(other, _)| other != number);
+            }
+            Ask::Clone(of, number) => {
+                let (_, bytes) = self.kept.iter().find(|(other, _)| other == of).unwrap();
+                self.clones.push((*number, *of, bytes.clone()));
+            }
+            Ask::In(number, ask) => {
+                let clone = self.clones.iter_mut().find(|(other, ..)| other == number).unwrap();
+                apply(&mut clone.2, ask);
+            }
+            Ask::Erase(number) => self.clones.retain(|(other, ..)| other != number),
             _ => {}
         }
         let mut state = digests(&self.model);
         state.extend(self.snapshots.iter().map(|(_, digest)| digest));
+        for (number, _, bytes) in &self.clones {
+            state.extend(of_clone(&number.to_string(), bytes));
+        }
         self.history.states.push(state);
-        let is_durable =
-            matches!(ask, Ask::Flush | Ask::Resize(_) | Ask::Trim | Ask::Take(_) | Ask::Forget(_));
+        let is_durable = match ask {
+            Ask::In(_, ask) => matches!(**ask, Ask::Flush),
+            Ask::Flush | Ask::Resize(_) | Ask::Trim | Ask::Take(_) | Ask::Forget(_) => true,
+            Ask::Clone(..) | Ask::Erase(_) => true,
+            _ => false,
+        };
         if is_durable {
             self.set_flushed();
         }
     }
 
-    /// Takes a snapshot or deletes one.
-    fn snapshot(&mut self, volume: &Volume, random: &mut Random) {
-        let ask = match self.snapshots.len() as u64 {
-            0..3 => {
+    /// Takes a snapshot or deletes one, makes a clone of one, or deletes that.
+    fn snapshot(&mut self, volume: &Arc<Volume>, random: &mut Random) {
+        let is_free =
+            |(number, _): &&(u32, u64)| self.clones.iter().all(|clone| clone.1 != *number);
+        let free: Vec<u32> = self.snapshots.iter().filter(is_free).map(|it| it.0).collect();
+        let one_of = |random: &mut Random, len: usize| random.below(len as u64) as usize;
+        let clones = self.clones.len();
+        let ask = match random.below(3) {
+            0 if !self.snapshots.is_empty() && clones < 2 => {
+                self.taken += 1;
+                let of = self.snapshots[one_of(random, self.snapshots.len())].0;
+                Ask::Clone(of, self.taken)
+            }
+            1 if clones > 0 => Ask::Erase(self.clones[one_of(random, clones)].0),
+            _ if self.snapshots.len() < 3 => {
                 self.taken += 1;
                 Ask::Take(self.taken)
             }
-            len => Ask::Forget(self.snapshots[random.below(len) as usize].0),
+            _ if !free.is_empty() => Ask::Forget(free[one_of(random, free.len())]),
+            _ => Ask::Erase(self.clones[one_of(random, clones)].0),
         };
         self.run(volume, &ask);
+    }
+
+    /// Asks something of a clone, if there is one.
+    fn in_clone(&mut self, volume: &Arc<Volume>, random: &mut Random) {
+        let Some((number, _, model)) = self.clones.get(random.below(2) as usize) else { return };
+        let ask = ask(random, (model.len() / BLOCK) as u64);
+        self.run(volume, &Ask::In(*number, Box::new(ask)));
     }
 
     /// All that was asked is durable.
@@ -202,10 +259,13 @@ fn anything(random: &mut Random) -> Recorded {
     let with_snapshots = random.below(2) == 0;
     let volume = Volume::create(device.clone(), options).unwrap();
     let mut recorded = Recorded::new(device.clone(), blocks);
-    let mut volume = Some(volume);
+    let mut volume = Some(Arc::new(volume));
     for _ in 0..120 {
         if with_snapshots && random.below(10) == 0 {
             recorded.snapshot(volume.as_ref().unwrap(), random);
+        }
+        if random.below(2) == 0 {
+            recorded.in_clone(volume.as_ref().unwrap(), random);
         }
         for ask in asks(random, (recorded.model.len() / BLOCK) as u64) {
             recorded.run(volume.as_ref().unwrap(), &ask);
@@ -213,7 +273,7 @@ fn anything(random: &mut Random) -> Recorded {
         if random.below(40) == 0 {
             drop(volume.take());
             recorded.set_flushed();
-            volume = Some(Volume::open(device.clone()).unwrap());
+            volume = Some(Arc::new(Volume::open(device.clone()).unwrap()));
         }
     }
     recorded
@@ -230,11 +290,12 @@ fn tight(random: &mut Random) -> Recorded {
     let codec = if is_noise { Codec::Copy } else { Codec::Lz4 };
     let options = Options::new(blocks * BLOCK as u64).segment_bits(16).codec(codec);
     let with_snapshots = random.below(3) == 0;
-    // Up to three of them and the volume itself, and what was not needed any more when they were taken.
-    let room = if with_snapshots { 6 } else { 1 } * blocks * BLOCK as u64;
+    // Up to three of them, two clones and the volume itself, and what was not needed any more when they were taken.
+    let room = if with_snapshots { 10 } else { 1 } * blocks * BLOCK as u64;
     let room = room * (5 + random.below(4)) / 4 * (noise as u64 + 40) / BLOCK as u64 + (14 << 16);
     let room = room.max(23 << 16);
     let volume = Volume::create(device.clone(), options.unit(BLOCK).capacity(room)).unwrap();
+    let volume = Arc::new(volume);
     let mut recorded = Recorded::new(device, blocks);
     let flushes = [0, 1, 8][random.below(3) as usize];
     for i in 0..1200 {
@@ -245,6 +306,9 @@ fn tight(random: &mut Random) -> Recorded {
             .for_each(|block| block[..noise].copy_from_slice(&random.bytes(noise)));
         let write = Ask::Write(block * BLOCK as u64, bytes);
         recorded.run(&volume, &write);
+        if with_snapshots && i % 2 == 0 {
+            recorded.in_clone(&volume, random);
+        }
         match random.below(256) {
             n if n < flushes => recorded.run(&volume, &Ask::Flush),
             n if n == 255 && with_snapshots => recorded.snapshot(&volume, random),
@@ -327,6 +391,7 @@ fn beside(random: &mut Random) -> Recorded {
             match random.below(40) {
                 0 => recorded.run(&volume, &Ask::Flush),
                 1 if !is_tight => recorded.snapshot(&volume, random),
+                10..20 => recorded.in_clone(&volume, random),
                 2..10 => std::thread::sleep(std::time::Duration::from_micros(200)),
                 _ => {}
             }
@@ -345,7 +410,7 @@ fn trained(random: &mut Random) -> Recorded {
     let unit = [1, 4][random.below(2) as usize] * BLOCK;
     let volume = Volume::create(device.clone(), options.unit(unit)).unwrap();
     let mut recorded = Recorded::new(device.clone(), blocks);
-    let mut volume = Some(volume);
+    let mut volume = Some(Arc::new(volume));
     let mut kind = random.below(1000);
     for i in 0..160 {
         let now = volume.as_ref().unwrap();
@@ -360,7 +425,7 @@ fn trained(random: &mut Random) -> Recorded {
             9 if i % 4 == 0 => {
                 drop(volume.take());
                 recorded.set_flushed();
-                volume = Some(Volume::open(device.clone()).unwrap());
+                volume = Some(Arc::new(Volume::open(device.clone()).unwrap()));
             }
             _ => {}
         }

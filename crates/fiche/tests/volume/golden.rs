@@ -145,7 +145,38 @@ fn good() -> Vec<(&'static str, Vec<u8>)> {
     let taught_and_stopped = taught.bytes();
     while volume.tend(true).unwrap() {}
     drop(volume);
+    // Clones of snapshots, and one of a clone's; its machine stops, or not.
+    let cloned = TracedDevice::default();
+    let volume = Volume::create(cloned.clone(), codec(Codec::Lz4, 2)).unwrap();
+    let volume = Arc::new(volume);
+    fill(&volume, 19, 60);
+    volume.take_snapshot("first").unwrap();
+    for name in ["as it is", "gone", "written, \u{e4}lter"] {
+        volume.clone_snapshot("first", name).unwrap();
+    }
+    volume.delete_clone("gone").unwrap();
+    let mut random = Random(20);
+    let write = |name: &str, block: u64, bytes: &[u8]| {
+        let clone = volume.writable_clone(name).unwrap();
+        clone.write_at(block * BLOCK as u64, bytes).unwrap();
+        clone
+    };
+    drop(write("written, \u{e4}lter", 5, &random.text(7 * BLOCK)));
+    fill(&volume, 21, 30);
+    let clone = write("written, \u{e4}lter", 0, &random.bytes(3000));
+    clone.discard_at(8 * BLOCK as u64, 9 * BLOCK as u64).unwrap();
+    clone.take_snapshot("of a clone").unwrap();
+    drop(clone);
+    volume.clone_snapshot("of a clone", "of a clone's").unwrap();
+    drop(write("of a clone's", 12, &random.text(4 * BLOCK)));
+    drop(write("written, \u{e4}lter", 12, &random.text(2 * BLOCK)));
+    volume.flush().unwrap();
+    let cloned_and_stopped = cloned.bytes();
+    while volume.tend(true).unwrap() {}
+    drop(volume);
     vec![
+        ("clones", cloned.bytes()),
+        ("clones-log", cloned_and_stopped),
         ("trained", taught.bytes()),
         ("trained-log", taught_and_stopped),
         ("snapshots", kept.bytes()),
@@ -195,6 +226,8 @@ fn bad() -> Vec<(&'static str, Vec<u8>)> {
         place[..5].copy_from_slice(&kept[list + 16 + 5 * at..][..5]);
         u64::from_le_bytes(place) as usize * 8
     };
+    let cloned = good().into_iter().find(|(name, _)| *name == "clones").unwrap().1;
+    let clones = word(&cloned, newest(&cloned) + 104) as usize;
     let trained = good().into_iter().find(|(name, _)| *name == "trained").unwrap().1;
     let is_copy = |at: &usize| trained[*at..].starts_with(&dictionary::MAGIC);
     let copies: Vec<usize> = (0..trained.len()).filter(is_copy).map(|at| at + 1000).collect();
@@ -214,6 +247,7 @@ fn bad() -> Vec<(&'static str, Vec<u8>)> {
         ("flip-in-snapshots", with(&kept, &[list + 17])),
         ("flip-in-snapshot", with(&kept, &[entry(1) + 20])),
         ("flip-in-dictionary", with(&trained, &copies)),
+        ("flip-in-clones", with(&cloned, &[clones + 25])),
         ("cut", closed[..closed.len() - 1].to_vec()),
         ("cut-in-superblocks", closed[..10_000].to_vec()),
         ("newest-superblock-lost", with(&stopped, &[last + 30, last + 8192 + 30])),
@@ -258,7 +292,7 @@ fn good_volumes_hold_what_their_manifests_say() {
     assert!(found >= 9, "{found} golden volumes");
 }
 
-/// Of a volume, and of its snapshots.
+/// Of a volume, its snapshots and its clones.
 fn manifest_of(volume: Volume) -> String {
     let mut text = manifest(&content_of(&volume));
     let volume = Arc::new(volume);
@@ -267,6 +301,13 @@ fn manifest_of(volume: Volume) -> String {
         let mut bytes = vec![0; snapshot.len() as usize];
         snapshot.read_at(0, &mut bytes).unwrap();
         writeln!(text, "snapshot {}", info.name).unwrap();
+        text += &manifest(&bytes);
+    }
+    for info in volume.clones() {
+        let clone = volume.writable_clone(&info.name).unwrap();
+        let mut bytes = vec![0; clone.len() as usize];
+        clone.read_at(0, &mut bytes).unwrap();
+        writeln!(text, "clone {}", info.name).unwrap();
         text += &manifest(&bytes);
     }
     text

@@ -1,5 +1,6 @@
 //! Volumes against a plain array: whatever is done, whenever the machine stops, whatever the device does.
 
+mod clones;
 mod crashes;
 mod damage;
 mod dictionary;
@@ -35,6 +36,12 @@ enum Ask {
     Take(u32),
     /// Delete it.
     Forget(u32),
+    /// Make a clone of this snapshot, of this number.
+    Clone(u32, u32),
+    /// Ask this of a clone.
+    In(u32, Box<Ask>),
+    /// Delete it.
+    Erase(u32),
 }
 
 fn content(random: &mut Random, len: usize) -> Vec<u8> {
@@ -90,17 +97,36 @@ fn asks(random: &mut Random, blocks: u64) -> Vec<Ask> {
     }
 }
 
+/// What is asked of any device.
+fn run_on(device: &dyn WriteAt, ask: &Ask) -> fiche::Result<()> {
+    match ask {
+        Ask::Write(offset, bytes) => device.write_at(*offset, bytes),
+        Ask::Zero(offset, len) => device.zero_at(*offset, *len),
+        Ask::Discard(offset, len) => device.discard_at(*offset, *len),
+        Ask::Flush => device.flush(),
+        other => panic!("{other:?} is nothing that a clone can do"),
+    }
+}
+
 fn run(volume: &Volume, ask: &Ask) -> fiche::Result<()> {
     match ask {
-        Ask::Write(offset, bytes) => volume.write_at(*offset, bytes),
-        Ask::Zero(offset, len) => volume.zero_at(*offset, *len),
-        Ask::Discard(offset, len) => volume.discard_at(*offset, *len),
-        Ask::Flush => volume.flush(),
+        Ask::Write(..) | Ask::Zero(..) | Ask::Discard(..) | Ask::Flush => run_on(volume, ask),
         Ask::Resize(blocks) => volume.resize(blocks * BLOCK as u64, None),
         Ask::Trim => volume.trim(),
         Ask::Tend(times, idle) => (0..*times).try_for_each(|_| volume.tend(*idle).map(|_| ())),
         Ask::Take(number) => volume.take_snapshot(&number.to_string()),
         Ask::Forget(number) => volume.delete_snapshot(&number.to_string()),
+        Ask::Clone(of, number) => volume.clone_snapshot(&of.to_string(), &number.to_string()),
+        Ask::In(..) => panic!("that is for run_any"),
+        Ask::Erase(number) => volume.delete_clone(&number.to_string()),
+    }
+}
+
+/// Also what is asked of clones.
+fn run_any(volume: &Arc<Volume>, ask: &Ask) -> fiche::Result<()> {
+    match ask {
+        Ask::In(number, ask) => run_on(&volume.writable_clone(&number.to_string())?, ask),
+        other => run(volume, other),
     }
 }
 
@@ -118,6 +144,7 @@ fn apply(model: &mut Vec<u8>, ask: &Ask) {
             }
         }
         Ask::Flush | Ask::Trim | Ask::Tend(..) | Ask::Take(_) | Ask::Forget(_) => {}
+        Ask::Clone(..) | Ask::In(..) | Ask::Erase(_) => {}
         Ask::Resize(blocks) => model.resize(*blocks as usize * BLOCK, 0),
     }
 }

@@ -1,0 +1,318 @@
+//! Devices that begin as a snapshot, and go on by themselves.
+
+use std::io;
+
+use super::*;
+
+fn clone_of(volume: &Arc<Volume>, name: &str) -> Vec<u8> {
+    let clone = volume.writable_clone(name).expect("it is there");
+    let mut bytes = vec![0xAA; clone.len() as usize];
+    clone.read_at(0, &mut bytes).expect("reading all of it");
+    bytes
+}
+
+fn snapshot_of(volume: &Arc<Volume>, name: &str) -> Vec<u8> {
+    let snapshot = volume.snapshot(name).expect("it is there");
+    let mut bytes = vec![0xAA; snapshot.len() as usize];
+    snapshot.read_at(0, &mut bytes).expect("reading all of it");
+    bytes
+}
+
+#[track_caller]
+fn refused(result: fiche::Result<()>, why: &str) {
+    let error = result.unwrap_err();
+    assert!(matches!(error, Error::Invalid { .. }) && error.to_string().contains(why), "{error}");
+}
+
+/// What a volume should be, with its snapshots and clones.
+struct Model {
+    main: Vec<u8>,
+    /// And whether each is of a clone.
+    snapshots: Vec<(u32, Vec<u8>, bool)>,
+    /// And the number of the snapshot that each was made from.
+    clones: Vec<(u32, u32, Vec<u8>)>,
+    last: u32,
+}
+
+impl Model {
+    fn new(blocks: u64) -> Model {
+        let main = vec![0; blocks as usize * BLOCK];
+        Model { main, snapshots: Vec::new(), clones: Vec::new(), last: 0 }
+    }
+
+    /// Does something to the volume, a snapshot or a clone.
+    fn step(&mut self, volume: &Arc<Volume>, random: &mut Random) {
+        let blocks = |bytes: &[u8]| (bytes.len() / BLOCK) as u64;
+        let clone = random.below(self.clones.len().max(1) as u64) as usize;
+        match random.below(24) {
+            0 if self.snapshots.len() < 4 => {
+                self.last += 1;
+                volume.take_snapshot(&self.last.to_string()).unwrap();
+                self.snapshots.push((self.last, self.main.clone(), false));
+            }
+            1 if self.snapshots.len() < 6 && !self.clones.is_empty() => {
+                self.last += 1;
+                let (number, _, bytes) = &self.clones[clone];
+                let clone = volume.writable_clone(&number.to_string()).unwrap();
+                clone.take_snapshot(&self.last.to_string()).unwrap();
+                self.snapshots.push((self.last, bytes.clone(), true));
+            }
+            2 if !self.snapshots.is_empty() => {
+                let i = random.below(self.snapshots.len() as u64) as usize;
+                let number = self.snapshots[i].0;
+                let deleted = volume.delete_snapshot(&number.to_string());
+                match self.clones.iter().any(|clone| clone.1 == number) {
+                    true => refused(deleted, "delete that first"),
+                    false => {
+                        deleted.unwrap();
+                        self.snapshots.remove(i);
+                    }
+                }
+            }
+            3 | 4 if !self.snapshots.is_empty() && self.clones.len() < 4 => {
+                self.last += 1;
+                let i = random.below(self.snapshots.len() as u64) as usize;
+                let (of, bytes, _) = &self.snapshots[i];
+                volume.clone_snapshot(&of.to_string(), &self.last.to_string()).unwrap();
+                self.clones.push((self.last, *of, bytes.clone()));
+            }
+            5 if !self.clones.is_empty() => {
+                let (number, ..) = self.clones.remove(clone);
+                volume.delete_clone(&number.to_string()).unwrap();
+            }
+            6 if !self.snapshots.is_empty() && random.below(4) == 0 => {
+                let i = random.below(self.snapshots.len() as u64) as usize;
+                let (number, bytes, is_of_clone) = &self.snapshots[i];
+                let restored = volume.restore_snapshot(&number.to_string());
+                match is_of_clone {
+                    true => refused(restored, "is of a clone"),
+                    false => {
+                        restored.unwrap();
+                        self.main = bytes.clone();
+                    }
+                }
+            }
+            7..=15 if !self.clones.is_empty() => {
+                let (number, _, bytes) = &mut self.clones[clone];
+                let ask = ask(random, blocks(bytes));
+                let device = volume.writable_clone(&number.to_string()).unwrap();
+                run_on(&device, &ask).unwrap();
+                apply(bytes, &ask);
+            }
+            _ => {
+                for ask in asks(random, blocks(&self.main)) {
+                    run(volume, &ask).unwrap();
+                    apply(&mut self.main, &ask);
+                }
+            }
+        }
+    }
+
+    #[track_caller]
+    fn check(&self, volume: &Arc<Volume>) {
+        assert!(whole(volume) == self.main);
+        for (number, bytes, _) in &self.snapshots {
+            assert!(snapshot_of(volume, &number.to_string()) == *bytes, "snapshot {number}");
+        }
+        let told: Vec<(String, String)> =
+            volume.clones().into_iter().map(|info| (info.name, info.snapshot)).collect();
+        let expected: Vec<(String, String)> =
+            self.clones.iter().map(|(a, b, _)| (a.to_string(), b.to_string())).collect();
+        assert_eq!(told, expected);
+        for (number, _, bytes) in &self.clones {
+            assert!(clone_of(volume, &number.to_string()) == *bytes, "clone {number}");
+        }
+        check(volume);
+    }
+}
+
+#[test]
+fn each_is_what_was_written_to_it_and_nothing_else() {
+    for seed in 0..12 {
+        let mut random = Random(300 + seed);
+        let (blocks, options) = options(&mut random);
+        let device = TracedDevice::default();
+        let mut volume = Arc::new(Volume::create(device.clone(), options).unwrap());
+        let mut model = Model::new(blocks);
+        for i in 0..700 {
+            model.step(&volume, &mut random);
+            if random.below(40) == 0 {
+                drop(volume);
+                volume = Arc::new(Volume::open(device.clone()).unwrap());
+            }
+            if i % 50 == 49 {
+                model.check(&volume);
+            }
+        }
+        for (number, _, bytes) in &model.clones {
+            let clone = volume.writable_clone(&number.to_string()).unwrap();
+            fiche::testing::conformance(&clone, bytes, seed);
+        }
+        // And when there are none any more.
+        for (number, ..) in std::mem::take(&mut model.clones) {
+            volume.delete_clone(&number.to_string()).unwrap();
+        }
+        volume.trim().unwrap();
+        model.check(&volume);
+        let more = model.main.len() as u64 + (8 << 20);
+        volume.resize(more, None).unwrap();
+        model.main.resize(more as usize, 0);
+        drop(volume);
+        let volume = Arc::new(Volume::open(device.clone()).unwrap());
+        model.check(&volume);
+    }
+}
+
+#[test]
+fn a_repair_finds_them() {
+    for seed in 0..12 {
+        let mut random = Random(500 + seed);
+        let (blocks, options) = options(&mut random);
+        let device = TracedDevice::default();
+        let volume = Arc::new(Volume::create(device.clone(), options).unwrap());
+        let mut model = Model::new(blocks);
+        for _ in 0..400 {
+            model.step(&volume, &mut random);
+        }
+        volume.flush().unwrap();
+        // As it is, or when its machine stops.
+        let bytes = device.bytes();
+        if random.below(2) == 0 {
+            drop(volume);
+        }
+        let bytes = if seed % 2 == 0 { device.bytes() } else { bytes };
+        let (volume, repaired) = Volume::repair(TracedDevice::holding(bytes)).unwrap();
+        assert!(repaired.lost_clones.is_empty(), "{repaired:?}");
+        let volume = Arc::new(volume);
+        model.check(&volume);
+        for _ in 0..100 {
+            model.step(&volume, &mut random);
+        }
+        model.check(&volume);
+    }
+}
+
+#[test]
+fn what_only_a_clone_had_is_room_again_when_it_is_gone() {
+    let blocks = 2000u64;
+    let device = TracedDevice::default();
+    let options = Options::new(blocks * BLOCK as u64).segment_bits(17).codec(Codec::Copy);
+    let volume = Arc::new(Volume::create(device.clone(), options).unwrap());
+    let mut random = Random(4);
+    let mut model = random.bytes(blocks as usize * BLOCK);
+    volume.write_at(0, &model).unwrap();
+    volume.take_snapshot("first").unwrap();
+    let before = (volume.stats(), device.bytes().len());
+    for round in 0..5 {
+        volume.clone_snapshot("first", "clone").unwrap();
+        let clone = volume.writable_clone("clone").unwrap();
+        assert_eq!(clone.len(), model.len() as u64);
+        // It takes next to nothing, and then what is written to it.
+        let stats = volume.stats();
+        let own = before.0.used_segments + 6 + 4 * round;
+        assert!(stats.used_segments <= own, "{stats:?}");
+        assert!(stats.most_segments > before.0.most_segments + 62, "{stats:?}");
+        let bytes = random.bytes(blocks as usize * BLOCK);
+        clone.write_at(0, &bytes).unwrap();
+        assert!(clone_of(&volume, "clone") == bytes && whole(&volume) == model);
+        refused(volume.delete_clone("clone"), "in use");
+        drop(clone);
+        let stats = volume.stats();
+        assert!(stats.used_segments > before.0.used_segments + 60 && stats.clones == 1);
+        volume.delete_clone("clone").unwrap();
+        assert!(volume.clones().is_empty() && volume.stats().clones == 0);
+        check(&volume);
+        // It is cleared away beside, or at once.
+        match round % 2 {
+            0 => volume.trim().unwrap(),
+            _ => while volume.tend(true).unwrap() {},
+        }
+        let stats = volume.stats();
+        // The volume has some of its own each time.
+        let own = before.0.used_segments + 3 + 4 * round;
+        assert!(stats.used_segments <= own, "{stats:?}");
+        assert_eq!(stats.most_segments, before.0.most_segments);
+        check(&volume);
+        // The volume goes on meanwhile.
+        let bytes = random.bytes(64 * BLOCK);
+        volume.write_at(round * 300 * BLOCK as u64, &bytes).unwrap();
+        model[round as usize * 300 * BLOCK..][..bytes.len()].copy_from_slice(&bytes);
+    }
+    assert!(device.bytes().len() < before.1 + 2 * model.len(), "it is used again");
+    volume.delete_snapshot("first").unwrap();
+    assert!(whole(&volume) == model);
+    check(&volume);
+}
+
+#[test]
+fn a_clone_of_little_room_shares_it() {
+    let blocks = 500u64;
+    let options = Options::new(blocks * BLOCK as u64).segment_bits(16).codec(Codec::Copy);
+    let options = options.unit(BLOCK).capacity(blocks * BLOCK as u64 * 5 / 4 + (18 << 16));
+    let volume = Arc::new(Volume::create(TracedDevice::default(), options).unwrap());
+    let mut random = Random(4);
+    let model = random.bytes(blocks as usize * BLOCK);
+    volume.write_at(0, &model).unwrap();
+    volume.take_snapshot("first").unwrap();
+    volume.clone_snapshot("first", "clone").unwrap();
+    let clone = volume.writable_clone("clone").unwrap();
+    let mut copy = model.clone();
+    let mut is_full = false;
+    for block in 0..blocks as usize {
+        let bytes = random.bytes(BLOCK);
+        match clone.write_at((block * BLOCK) as u64, &bytes) {
+            Ok(()) => copy[block * BLOCK..][..BLOCK].copy_from_slice(&bytes),
+            Err(Error::Io(error)) => {
+                assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+                is_full = true;
+                break;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(is_full, "two of it fit in");
+    assert!(whole(&volume) == model && clone_of(&volume, "clone") == copy);
+    check(&volume);
+    // Discarding makes room.
+    clone.discard_at(0, clone.len()).unwrap();
+    clone.write_at(0, &copy[..40 * BLOCK]).unwrap();
+    copy[40 * BLOCK..].fill(0);
+    assert!(whole(&volume) == model && clone_of(&volume, "clone") == copy);
+    drop(clone);
+    volume.delete_clone("clone").unwrap();
+    volume.delete_snapshot("first").unwrap();
+    volume.write_at(0, &copy[..40 * BLOCK]).unwrap();
+    check(&volume);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let volume = Volume::create(TracedDevice::default(), Options::new(1 << 20)).unwrap();
+    let volume = Arc::new(volume);
+    refused(volume.clone_snapshot("none", "clone"), "there is no snapshot none");
+    volume.take_snapshot("first").unwrap();
+    refused(volume.clone_snapshot("first", "first"), "there is a snapshot first already");
+    refused(volume.clone_snapshot("first", ""), "1 to 255 bytes");
+    volume.clone_snapshot("first", "clone").unwrap();
+    refused(volume.clone_snapshot("first", "clone"), "there is a clone clone already");
+    refused(volume.take_snapshot("clone"), "there is a clone clone already");
+    refused(volume.delete_snapshot("first"), "the clone clone was made from the snapshot first");
+    refused(volume.delete_clone("other"), "there is no clone other");
+    let clone = volume.writable_clone("clone").unwrap();
+    let out = |result: fiche::Result<()>| assert!(matches!(result, Err(Error::OutOfBounds { .. })));
+    out(clone.write_at(1 << 20, b"x"));
+    out(clone.write_at((1 << 20) - 4096, &[1; 8192]));
+    out(clone.read_at(1, &mut vec![0; 1 << 20]));
+    out(clone.zero_at(4096, 1 << 20));
+    assert!(volume.writable_clone("other").is_err());
+    // Longer than a region of the map.
+    let limit = |result: fiche::Result<()>| assert!(matches!(result, Err(Error::Limit { .. })));
+    limit(volume.resize(5 << 40, Some(1 << 30)));
+    let long = Volume::create(
+        TracedDevice::default(),
+        Options::new(5 << 40).segment_bits(20).capacity(1 << 30),
+    );
+    let long = Arc::new(long.unwrap());
+    long.take_snapshot("first").unwrap();
+    limit(long.clone_snapshot("first", "clone"));
+}
