@@ -180,8 +180,13 @@ impl Bench<'_> {
         Mail { messages, transactions: messages, ..mail::PAPER }
     }
 
-    /// A mail server on a disk: what came of it, and of its transactions.
-    fn serve_mail(&self, stand: &mut Stand, mail: Mail) -> Result<(mail::Done, Measured)> {
+    /// A mail server on a disk: what came of it, and of its transactions; and what that takes after so many seconds at most.
+    fn serve_mail(
+        &self,
+        stand: &mut Stand,
+        mail: Mail,
+        settles: u64,
+    ) -> Result<(mail::Done, Measured)> {
         let folder = stand.at.join("mail");
         let cpu = std::cell::Cell::new(0.0);
         let before = || {
@@ -193,12 +198,12 @@ impl Bench<'_> {
         let seconds = done.seconds[1];
         let cores = (busy() - cpu.get()) / seconds;
         let rate = done.transactions as f64 / seconds;
-        Ok((done, Measured { rate, seconds, cores, stored: stand.stored(SETTLES)? }))
+        Ok((done, Measured { rate, seconds, cores, stored: stand.stored(settles)? }))
     }
 
     fn mail_part(&mut self, disk: usize) -> Result<()> {
         let mut stand = self.stand(disk, &[])?;
-        let (done, m) = self.serve_mail(&mut stand, self.mail())?;
+        let (done, m) = self.serve_mail(&mut stand, self.mail(), SETTLES)?;
         let stored = m.stored;
         self.note("mail: transactions", disk, &stand.name, m)?;
         let made = Measured {
@@ -381,7 +386,7 @@ impl Bench<'_> {
         for kib in [8, 16, 32, 64, 128, 256] {
             let extent = (kib << 10).to_string();
             let mut stand = self.stand(2, &["--extent", &extent, "--segment-bits", "23"])?;
-            let (_, m) = self.serve_mail(&mut stand, self.mail())?;
+            let (_, m) = self.serve_mail(&mut stand, self.mail(), SETTLES)?;
             let load = format!("mail: extents of {kib} KiB");
             self.note(&load, 2, &stand.name, m)?;
             let stored = m.stored as f64 / 1e6;
@@ -403,7 +408,7 @@ impl Bench<'_> {
                 let id = std::process::id().to_string();
                 run(Command::new("taskset").args(["-a", "-c", "-p", cpus, &id]))?;
                 let mut stand = self.stand(disk, &[])?;
-                let (_, m) = self.serve_mail(&mut stand, self.mail())?;
+                let (_, m) = self.serve_mail(&mut stand, self.mail(), 0)?;
                 self.note(&format!("mail: processors {cpus}"), disk, &stand.name, m)?;
                 rates.push(m.rate);
             }
@@ -418,7 +423,7 @@ impl Bench<'_> {
     /// compresses, so that what is stored tells how long the disk has to be.
     fn cleaner(&mut self, text: &mut String) -> Result<()> {
         let mut long = self.stand(1, &[])?;
-        let (_, m) = self.serve_mail(&mut long, self.mail())?;
+        let (_, m) = self.serve_mail(&mut long, self.mail(), SETTLES)?;
         drop(long);
         let len = (m.stored * 10 / 9).next_multiple_of(1 << 20);
         let plenty = (len * 4).to_string();
@@ -430,7 +435,7 @@ impl Bench<'_> {
         )?;
         for (name, more) in [("plenty", &["--capacity", plenty.as_str()][..]), ("tight", &[])] {
             let mut stand = self.stand_of(1, more, len)?;
-            let (done, m) = self.serve_mail(&mut stand, self.mail())?;
+            let (done, m) = self.serve_mail(&mut stand, self.mail(), 0)?;
             self.note(&format!("mail: {name} room"), 1, &stand.name, m)?;
             // The last second is not a whole one.
             let all = &done.over_time[..done.over_time.len().saturating_sub(1).max(1)];
@@ -467,7 +472,7 @@ impl Bench<'_> {
             let mut stand = self.stand(disk, &more)?;
             let few = Mail { messages: self.args.messages / 8, ..self.mail() };
             let few = Mail { transactions: few.messages, ..few };
-            let (_, mail) = self.serve_mail(&mut stand, few)?;
+            let (_, mail) = self.serve_mail(&mut stand, few, 0)?;
             self.note("mail: on a disk with a head", disk, name, mail)?;
             drop(stand);
             let stand = self.stand(disk, &more)?;

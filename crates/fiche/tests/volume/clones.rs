@@ -193,6 +193,40 @@ fn a_repair_finds_them() {
 }
 
 #[test]
+fn what_a_clone_discarded_does_not_come_back_when_nothing_but_its_map_says_so() {
+    let blocks = 2500u64;
+    let options = Options::new(blocks * BLOCK as u64).segment_bits(16).codec(Codec::Lz4);
+    let device = TracedDevice::default();
+    let volume = Volume::create(device.clone(), options.capacity(64 << 16)).unwrap();
+    let volume = Arc::new(volume);
+    let mut random = Random(8);
+    // Each block has something of its own that shrinks to next to nothing.
+    let mut model = vec![7; blocks as usize * BLOCK];
+    model.chunks_mut(BLOCK).for_each(|block| block[..20].copy_from_slice(&random.bytes(20)));
+    volume.write_at(0, &model).unwrap();
+    volume.take_snapshot("first").unwrap();
+    volume.clone_snapshot("first", "clone").unwrap();
+    let clone = volume.writable_clone("clone").unwrap();
+    let (from, to) = (1000 * BLOCK, 2400 * BLOCK);
+    let mut copy = model.clone();
+    clone.discard_at(from as u64, (to - from) as u64).unwrap();
+    copy[from..to].fill(0);
+    drop(clone);
+    // The log goes over all that said so.
+    for _ in 0..3000 {
+        let block = random.below(100) as usize;
+        let bytes = random.bytes(BLOCK);
+        volume.write_at((block * BLOCK) as u64, &bytes).unwrap();
+        model[block * BLOCK..][..BLOCK].copy_from_slice(&bytes);
+    }
+    drop(volume);
+    let (volume, _) = Volume::repair(TracedDevice::holding(device.bytes())).unwrap();
+    let volume = Arc::new(volume);
+    assert!(whole(&volume) == model && clone_of(&volume, "clone") == copy);
+    check(&volume);
+}
+
+#[test]
 fn what_only_a_clone_had_is_room_again_when_it_is_gone() {
     let blocks = 2000u64;
     let device = TracedDevice::default();
@@ -242,6 +276,46 @@ fn what_only_a_clone_had_is_room_again_when_it_is_gone() {
     volume.delete_snapshot("first").unwrap();
     assert!(whole(&volume) == model);
     check(&volume);
+}
+
+#[test]
+fn what_a_clone_had_is_not_written_over_before_a_superblock_says_that_it_is_gone() {
+    let blocks = 300u64;
+    let options = Options::new(blocks * BLOCK as u64).segment_bits(16).codec(Codec::Copy);
+    // Not enough for the volume and a clone beside each other.
+    let options = options.unit(BLOCK).capacity(blocks * BLOCK as u64 * 4 / 3 + (18 << 16));
+    let device = TracedDevice::default();
+    let volume = Arc::new(Volume::create(device.clone(), options).unwrap());
+    let mut random = Random(6);
+    let mut model = vec![0; blocks as usize * BLOCK];
+    model[..40 * BLOCK].copy_from_slice(&random.bytes(40 * BLOCK));
+    volume.write_at(0, &model[..40 * BLOCK]).unwrap();
+    volume.take_snapshot("first").unwrap();
+    volume.clone_snapshot("first", "clone").unwrap();
+    let clone = volume.writable_clone("clone").unwrap();
+    clone.write_at(0, &random.bytes(240 * BLOCK)).unwrap();
+    drop(clone);
+    volume.delete_clone("clone").unwrap();
+    // What it had is counted no more, and its region is still there.
+    assert!(volume.tend(false).unwrap());
+    let before = volume.stats().checkpoints;
+    let mut block = 40;
+    while volume.stats().checkpoints == before {
+        let bytes = random.bytes(BLOCK);
+        volume.write_at(block as u64 * BLOCK as u64, &bytes).unwrap();
+        model[block * BLOCK..][..BLOCK].copy_from_slice(&bytes);
+        volume.flush().unwrap();
+        let stopped = TracedDevice::holding(device.bytes());
+        let opened = Arc::new(Volume::open(stopped).unwrap());
+        assert!(whole(&opened) == model, "{block}");
+        check(&opened);
+        while opened.tend(false).unwrap() {}
+        assert!(whole(&opened) == model, "{block}");
+        check(&opened);
+        block += 1;
+        assert!(block < blocks as usize, "there was room enough");
+    }
+    assert!(block > 50, "{block}");
 }
 
 #[test]

@@ -359,3 +359,32 @@ fn a_damaged_map_is_made_anew_and_snapshots_stay() {
         check(&volume);
     }
 }
+
+#[test]
+fn what_was_restored_is_there_after_a_repair() {
+    // Of as many levels of the map as some, and more.
+    for (blocks, with_clone) in [(300u64, false), (3000, false), (3000, true)] {
+        let device = TracedDevice::default();
+        let options = Options::new(blocks * BLOCK as u64).segment_bits(16).codec(Codec::Lz4);
+        let volume = Arc::new(Volume::create(device.clone(), options).unwrap());
+        let mut random = Random(blocks);
+        let first = random.text(blocks as usize * BLOCK / 2);
+        volume.write_at(0, &first).unwrap();
+        volume.take_snapshot("first").unwrap();
+        if with_clone {
+            volume.clone_snapshot("first", "clone").unwrap();
+        }
+        let second = random.text(blocks as usize * BLOCK);
+        volume.write_at(0, &second).unwrap();
+        volume.take_snapshot("second").unwrap();
+        volume.restore_snapshot("first").unwrap();
+        check(&volume);
+        drop(volume);
+        let (volume, _) = Volume::repair(TracedDevice::holding(device.bytes())).unwrap();
+        let mut model = vec![0; blocks as usize * BLOCK];
+        model[..first.len()].copy_from_slice(&first);
+        let volume = Arc::new(volume);
+        assert!(whole(&volume) == model && snapshot_of(&volume, "second") == second);
+        check(&volume);
+    }
+}
