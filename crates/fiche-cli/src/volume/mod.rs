@@ -337,7 +337,7 @@ fn check(args: &Check) -> Result<(), Failed> {
             let (extents, nodes) = (told.extents, told.nodes);
             say!("the map was made anew from {nodes} of its nodes and {extents} extents");
             for clone in &told.lost_clones {
-                say!("the clone {clone} is lost: what it shared with its snapshot is damaged");
+                say!("the clone {clone} is lost: its snapshot is damaged");
             }
             let checked = volume.check().map_err(at)?;
             (volume, checked)

@@ -173,10 +173,15 @@ impl Clones {
         bytes
     }
 
-    /// Those that are stored in these bytes and whose snapshots are there; an error where something else is in them.
-    pub fn parse(bytes: &[u8], bits: u8, snapshots: &[Kept], pos: u64) -> Result<(Clones, usize)> {
+    /// Those that are stored in these bytes and whose snapshots are there, and the names of those whose are not; an error where something else is in them.
+    fn parse(
+        bytes: &[u8],
+        bits: u8,
+        snapshots: &[Kept],
+        pos: u64,
+    ) -> Result<(Clones, Vec<String>)> {
         let mut take = Take::new(bytes, "clones", pos);
-        let (mut clones, mut without) = (Clones::new(bits), 0);
+        let (mut clones, mut without) = (Clones::new(bits), Vec::new());
         let (mut names, mut regions) = (HashSet::new(), HashSet::new());
         while take.remaining() > 0 {
             let name = take.string()?;
@@ -193,7 +198,7 @@ impl Clones {
                 return Err(take.corrupt());
             }
             let Some(kept) = snapshots.iter().find(|kept| kept.id == base) else {
-                without += 1;
+                without.push(name);
                 continue;
             };
             let (is_gone, users) = (flags == 1, Arc::default());
@@ -218,7 +223,7 @@ pub(super) fn read_all(
     }
     let bytes = read_meta(from, pos, (Kind::Clones, 0, 1))?;
     match Clones::parse(&bytes, superblock.segment_bits, snapshots, pos)? {
-        (clones, 0) if !clones.is_empty() => {
+        (clones, without) if !clones.is_empty() && without.is_empty() => {
             space.pin(pos / ALIGN);
             Ok(clones)
         }
@@ -226,21 +231,22 @@ pub(super) fn read_all(
     }
 }
 
-/// Those that are whole, for a repair: of a superblock, or of the newest list that was found if that cannot be read.
+/// Those that are whole, for a repair: of a superblock, or of the newest list that was found if that cannot be read. And the names of those whose snapshots are
+/// not there any more.
 pub(super) fn read_whole(
     from: From<'_>,
     superblock: &Superblock,
     found: &[u8],
     snapshots: &[Kept],
-) -> Clones {
+) -> (Clones, Vec<String>) {
     let (pos, bits) = (superblock.clones, superblock.segment_bits);
     let own = match pos {
         0 => Ok(Vec::new()),
         _ => read_meta(from, pos, (Kind::Clones, 0, 1)),
     };
-    let parse = |bytes: &[u8]| Clones::parse(bytes, bits, snapshots, pos).map(|(clones, _)| clones);
+    let parse = |bytes: &[u8]| Clones::parse(bytes, bits, snapshots, pos);
     let whole = own.and_then(|bytes| parse(&bytes)).or_else(|_| parse(found));
-    whole.unwrap_or_else(|_| Clones::new(bits))
+    whole.unwrap_or_else(|_| (Clones::new(bits), Vec::new()))
 }
 
 pub(super) fn infos(clones: &Clones, snapshots: &[Kept]) -> Vec<CloneInfo> {

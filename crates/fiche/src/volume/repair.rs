@@ -31,7 +31,7 @@ pub struct Repaired {
     pub nodes: u64,
     /// Blocks of which something newer was found than these say, or that no node leads to.
     pub blocks: u64,
-    /// Clones that are not there any more, since what they shared could not be read.
+    /// Clones that are not there any more, since what they shared, or the snapshot that has it, could not be read.
     pub lost_clones: Vec<String>,
 }
 
@@ -317,7 +317,8 @@ impl Volume {
         let found = std::mem::take(&mut scan.snapshots.1);
         log.snapshots = snapshot::read_whole(volume.from(), &told, found, segments);
         let found = std::mem::take(&mut scan.clones.1);
-        log.clones = clones::read_whole(volume.from(), &told, &found, &log.snapshots);
+        let clones = clones::read_whole(volume.from(), &told, &found, &log.snapshots);
+        (log.clones, scan.told.lost_clones) = clones;
         let told = volume.rebuild(&mut log, scan)?;
         let damaged = volume.read_dictionaries(&log.copies);
         volume.heal(&mut log, damaged)?;

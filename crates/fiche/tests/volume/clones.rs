@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::golden::{newest, word};
 use super::*;
 
 fn clone_of(volume: &Arc<Volume>, name: &str) -> Vec<u8> {
@@ -223,6 +224,68 @@ fn what_a_clone_discarded_does_not_come_back_when_nothing_but_its_map_says_so() 
     let (volume, _) = Volume::repair(TracedDevice::holding(device.bytes())).unwrap();
     let volume = Arc::new(volume);
     assert!(whole(&volume) == model && clone_of(&volume, "clone") == copy);
+    check(&volume);
+}
+
+#[test]
+fn a_root_that_is_older_than_a_clone_says_nothing_of_it() {
+    let device = TracedDevice::default();
+    let options = Options::new(1300 * BLOCK as u64).segment_bits(16).codec(Codec::Lz4);
+    let volume = Arc::new(Volume::create(device.clone(), options).unwrap());
+    let mut random = Random(9);
+    let model = random.text(1300 * BLOCK);
+    volume.write_at(0, &model).unwrap();
+    volume.take_snapshot("first").unwrap();
+    volume.clone_snapshot("first", "one").unwrap();
+    volume.clone_snapshot("first", "two").unwrap();
+    let mut copy = model.clone();
+    let bytes = random.text(9 * BLOCK);
+    volume.writable_clone("two").unwrap().write_at(30 * BLOCK as u64, &bytes).unwrap();
+    copy[30 * BLOCK..39 * BLOCK].copy_from_slice(&bytes);
+    volume.flush().unwrap();
+    let mut bytes = device.bytes();
+    let root = word(&bytes, newest(&bytes) + 64) as usize;
+    bytes[root + 20] ^= 1;
+    assert!(Volume::open(TracedDevice::holding(bytes.clone())).is_err());
+    let (volume, told) = Volume::repair(TracedDevice::holding(bytes)).unwrap();
+    assert!(told.damaged == 1 && told.lost_clones.is_empty(), "{told:?}");
+    let volume = Arc::new(volume);
+    assert!(whole(&volume) == model && clone_of(&volume, "one") == model);
+    assert!(clone_of(&volume, "two") == copy);
+    check(&volume);
+}
+
+#[test]
+fn a_clone_without_its_snapshot_is_lost_and_named() {
+    let device = TracedDevice::default();
+    let options = Options::new(300 * BLOCK as u64).segment_bits(16).codec(Codec::Lz4);
+    let volume = Arc::new(Volume::create(device.clone(), options).unwrap());
+    let mut random = Random(10);
+    let model = random.text(300 * BLOCK);
+    volume.write_at(0, &model).unwrap();
+    for snapshot in ["first", "second"] {
+        volume.take_snapshot(snapshot).unwrap();
+        volume.clone_snapshot(snapshot, &format!("of the {snapshot}")).unwrap();
+    }
+    for name in ["of the first", "of the second"] {
+        volume.writable_clone(name).unwrap().write_at(0, &model[BLOCK..2 * BLOCK]).unwrap();
+    }
+    volume.flush().unwrap();
+    drop(volume);
+    let mut bytes = device.bytes();
+    let list = word(&bytes, newest(&bytes) + 88) as usize;
+    let mut place = [0; 8];
+    place[..5].copy_from_slice(&bytes[list + 16..][..5]);
+    bytes[u64::from_le_bytes(place) as usize * 8 + 20] ^= 1;
+    let (volume, told) = Volume::repair(TracedDevice::holding(bytes)).unwrap();
+    assert_eq!(told.lost_clones, ["of the first"]);
+    let volume = Arc::new(volume);
+    let clones: Vec<String> = volume.clones().into_iter().map(|info| info.name).collect();
+    assert!(clones == ["of the second"] && whole(&volume) == model);
+    assert!(clone_of(&volume, "of the second")[BLOCK..] == model[BLOCK..]);
+    check(&volume);
+    volume.delete_clone("of the second").unwrap();
+    volume.trim().unwrap();
     check(&volume);
 }
 
