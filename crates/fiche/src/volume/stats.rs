@@ -25,6 +25,9 @@ impl Count {
 /// Requests of one kind.
 #[derive(Default)]
 pub(super) struct Requests {
+    begun: Count,
+    /// Whatever came of them.
+    ended: Count,
     count: Count,
     len: Count,
     nanos: Count,
@@ -34,7 +37,15 @@ pub(super) struct Requests {
 impl Requests {
     /// Does one, and counts it if it was done.
     pub fn run(&self, len: u64, run: impl FnOnce() -> Result<()>) -> Result<()> {
+        struct Ended<'a>(&'a Count);
+        impl Drop for Ended<'_> {
+            fn drop(&mut self) {
+                self.0.add(1);
+            }
+        }
         let begun = Instant::now();
+        self.begun.add(1);
+        let _ended = Ended(&self.ended);
         run()?;
         let nanos = begun.elapsed().as_nanos() as u64;
         self.count.add(1);
@@ -80,10 +91,12 @@ impl Counts {
         self.moved_len.get()
     }
 
-    /// Requests up to now.
-    pub fn asked(&self) -> u64 {
+    /// Requests up to now: how many were begun, and how many are over.
+    pub fn asked(&self) -> (u64, u64) {
         let kinds = [&self.reads, &self.writes, &self.zeros, &self.flushes];
-        kinds.iter().map(|kind| kind.count.get()).sum()
+        // Those that are over were begun: none is missed.
+        let ended = kinds.iter().map(|kind| kind.ended.get()).sum();
+        (kinds.iter().map(|kind| kind.begun.get()).sum(), ended)
     }
 }
 
@@ -215,5 +228,28 @@ impl Volume {
         stats.pending_segments = (space.soon() + space.on_the_way).into();
         stats.map_memory = self.map().memory();
         stats
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+
+    #[test]
+    fn a_request_is_under_way_until_it_is_over_whatever_comes_of_it() {
+        let counts = Counts::default();
+        assert_eq!(counts.asked(), (0, 0));
+        let run = |requests: &Requests, result: Result<()>| {
+            let before = counts.asked();
+            let _ = requests.run(1, || {
+                assert_eq!(counts.asked(), (before.0 + 1, before.1));
+                result
+            });
+            assert_eq!(counts.asked(), (before.0 + 1, before.1 + 1));
+        };
+        run(&counts.reads, Ok(()));
+        run(&counts.flushes, Err(Error::Poisoned));
+        assert_eq!((counts.reads.told().count, counts.flushes.told().count), (1, 0));
     }
 }

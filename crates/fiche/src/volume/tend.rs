@@ -227,6 +227,7 @@ impl Drop for Tended {
 
 /// Since when nobody asked for anything.
 struct Idle {
+    /// Requests that were begun.
     asked: u64,
     since: Instant,
 }
@@ -242,8 +243,9 @@ impl Idle {
     /// Tends once. How long to wait then, or that it is over.
     fn tend(&mut self, volume: &Weak<Volume>) -> Option<Duration> {
         let volume = volume.upgrade()?;
-        let asked = volume.counts.asked();
-        if asked != self.asked {
+        let (asked, ended) = volume.counts.asked();
+        // One that takes long is one.
+        if asked != self.asked || asked != ended {
             *self = Idle { asked, since: Instant::now() };
         }
         let is_idle = self.since.elapsed() >= Idle::AFTER;

@@ -256,6 +256,38 @@ fn a_root_that_is_older_than_a_clone_says_nothing_of_it() {
 }
 
 #[test]
+fn nor_of_one_that_has_no_node_of_its_own() {
+    let blocks = (1u64 << 20) + 5;
+    let device = TracedDevice::default();
+    let options = Options::new(blocks * BLOCK as u64).segment_bits(18).codec(Codec::Lz4);
+    let volume = Volume::create(device.clone(), options.capacity(40 << 20)).unwrap();
+    let volume = Arc::new(volume);
+    let text = Random(11).text(5 * BLOCK);
+    let last = (blocks - 5) * BLOCK as u64;
+    for at in [0, last] {
+        volume.write_at(at, &text).unwrap();
+    }
+    volume.take_snapshot("first").unwrap();
+    volume.clone_snapshot("first", "one").unwrap();
+    volume.clone_snapshot("first", "two").unwrap();
+    let mut bytes = device.bytes();
+    let root = word(&bytes, newest(&bytes) + 64) as usize;
+    bytes[root + 20] ^= 1;
+    let (volume, told) = Volume::repair(TracedDevice::holding(bytes)).unwrap();
+    assert!(told.damaged == 1 && told.lost_clones.is_empty(), "{told:?}");
+    let volume = Arc::new(volume);
+    for name in ["one", "two"] {
+        let clone = volume.writable_clone(name).unwrap();
+        for at in [0, last] {
+            let mut found = vec![0; text.len()];
+            clone.read_at(at, &mut found).unwrap();
+            assert!(found == text, "{name}, {at}");
+        }
+    }
+    check(&volume);
+}
+
+#[test]
 fn a_clone_without_its_snapshot_is_lost_and_named() {
     let device = TracedDevice::default();
     let options = Options::new(300 * BLOCK as u64).segment_bits(16).codec(Codec::Lz4);
