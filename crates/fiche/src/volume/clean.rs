@@ -228,6 +228,7 @@ impl Volume {
         log.is_claimed = false;
         written.map_err(|error| self.poison(error))?;
         self.check_poison()?;
+        debug_assert_eq!(log.space.heads[Stream::Cold as usize], pos);
         if self.map().dirty >= self.most_dirty() {
             self.checkpoint(&mut log)?;
         }

@@ -6,8 +6,8 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, Place as At, Result};
@@ -281,7 +281,7 @@ impl Volume {
     pub fn clone_snapshot(&self, snapshot: &str, name: &str) -> Result<()> {
         self.check_poison()?;
         check_name(name)?;
-        let mut log = locked(&self.log);
+        let mut log = self.unclaimed();
         self.check_unnamed(&log, name)?;
         let kept = &log.snapshots[super::snapshot::position(&log, snapshot)?];
         let (base, blocks, root) = (kept.id, kept.blocks, kept.map);
@@ -322,6 +322,19 @@ impl Volume {
         // Half done, the map would lead to what nobody knows of.
         let poison = |_: &Error| self.is_poisoned.store(true, Ordering::Release);
         self.add_clone(&mut log, clone, root).inspect_err(poison)
+    }
+
+    /// The log when nobody writes behind the head of the cold stream, so that it may go on elsewhere.
+    fn unclaimed(&self) -> MutexGuard<'_, Log> {
+        loop {
+            let log = locked(&self.log);
+            if !log.is_claimed {
+                return log;
+            }
+            drop(log);
+            // As long as one write takes.
+            std::thread::sleep(Duration::from_micros(200));
+        }
     }
 
     fn add_clone(&self, log: &mut Log, clone: Cloned, root: u64) -> Result<()> {

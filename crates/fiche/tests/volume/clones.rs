@@ -455,6 +455,63 @@ fn a_clone_of_little_room_shares_it() {
 }
 
 #[test]
+fn they_are_made_while_another_thread_moves_blocks() {
+    let device = TracedDevice::default();
+    let blocks = 120u64;
+    let options = Options::new(blocks * BLOCK as u64).segment_bits(17).codec(Codec::Lz4);
+    drop(Volume::create(device.clone(), options.unit(BLOCK)).unwrap());
+    let opened = OpenOptions::default().pack(2 * BLOCK);
+    let volume = Arc::new(opened.open(super::crashes::Slow(device.clone())).unwrap());
+    let mut random = Random(12);
+    let mut model = vec![0; blocks as usize * BLOCK];
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    /// Also if something is wrong.
+    struct Over<'a>(&'a std::sync::atomic::AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+    std::thread::scope(|scope| {
+        let _over = Over(&is_over);
+        let tend = || {
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                volume.tend(true).unwrap();
+            }
+        };
+        std::thread::Builder::new().name("tends".into()).spawn_scoped(scope, tend).unwrap();
+        let mut write = |model: &mut Vec<u8>, times: u64| {
+            for _ in 0..times {
+                let block = random.below(blocks) as usize;
+                let bytes = random.bytes(BLOCK / 2);
+                volume.write_at((block * BLOCK) as u64, &bytes).unwrap();
+                model[block * BLOCK..][..bytes.len()].copy_from_slice(&bytes);
+            }
+            random.below(500)
+        };
+        for i in 0..200u64 {
+            write(&mut model, 100);
+            let (snapshot, name) = (format!("of {i}"), i.to_string());
+            volume.take_snapshot(&snapshot).unwrap();
+            // What is written now is moved behind the head that the snapshot holds.
+            let kept = model.clone();
+            let pause = write(&mut model, 150 + i % 50);
+            std::thread::sleep(std::time::Duration::from_micros(pause));
+            volume.clone_snapshot(&snapshot, &name).unwrap();
+            assert!(clone_of(&volume, &name) == kept, "{i}");
+            volume.delete_clone(&name).unwrap();
+            volume.delete_snapshot(&snapshot).unwrap();
+        }
+    });
+    assert!(volume.stats().moved_len > 0 && whole(&volume) == model);
+    check(&volume);
+    volume.flush().unwrap();
+    let stopped = Arc::new(Volume::open(TracedDevice::holding(device.bytes())).unwrap());
+    assert!(whole(&stopped) == model);
+    check(&stopped);
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     let volume = Volume::create(TracedDevice::default(), Options::new(1 << 20)).unwrap();
     let volume = Arc::new(volume);

@@ -324,7 +324,7 @@ fn tight(random: &mut Random) -> Recorded {
 
 /// A device on which who tends takes long to write, so that others come in between.
 #[derive(Clone)]
-struct Slow(TracedDevice);
+pub struct Slow(pub TracedDevice);
 
 impl Device for Slow {
     fn len(&self) -> std::io::Result<u64> {
