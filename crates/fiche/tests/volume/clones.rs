@@ -461,7 +461,7 @@ fn they_are_made_while_another_thread_moves_blocks() {
     let options = Options::new(blocks * BLOCK as u64).segment_bits(17).codec(Codec::Lz4);
     drop(Volume::create(device.clone(), options.unit(BLOCK)).unwrap());
     let opened = OpenOptions::default().pack(2 * BLOCK);
-    let volume = Arc::new(opened.open(super::crashes::Slow(device.clone())).unwrap());
+    let volume = Arc::new(opened.open(crashes::Slow(device.clone())).unwrap());
     let mut random = Random(12);
     let mut model = vec![0; blocks as usize * BLOCK];
     let is_over = std::sync::atomic::AtomicBool::new(false);
