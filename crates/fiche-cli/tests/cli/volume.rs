@@ -215,9 +215,16 @@ fn a_volume_that_nobody_asks_for_anything_gets_a_dictionary_of_what_it_holds() {
         let child = command.args(more).stderr(Stdio::null()).spawn().unwrap();
         let server = Served(child);
         let start = Instant::now();
-        let is_done = || match count > 0.0 {
-            // Segments of what was packed better were given up.
-            true => live("dictionaries") == count && live("segments_cleaned_total") > 2.0,
+        // Segments of what was packed better are given up, one after the other: it is over when there were none in many looks, which take longer on a
+        // machine that has other things to do, as packing does.
+        let (mut given_up, mut looks) = (0.0, 0);
+        let mut is_done = || match count > 0.0 {
+            true => {
+                let now = live("segments_cleaned_total");
+                looks = if now == given_up { looks + 1 } else { 0 };
+                given_up = now;
+                live("dictionaries") == count && now > 2.0 && looks > 30
+            }
             false => start.elapsed() > Duration::from_secs(3),
         };
         while !place.path("socket").exists() || !is_done() {
@@ -230,8 +237,7 @@ fn a_volume_that_nobody_asks_for_anything_gets_a_dictionary_of_what_it_holds() {
     let info = ok(&place, &["volume", "info", "disk"]);
     assert!(info.contains("in units of 16.0 KiB, with a dictionary\n"), "{info}");
     let after = units(&place);
-    // On a machine that has other things to do it may be that only the first segments were packed again.
-    assert!(after < before * 9 / 10, "{after} of {before} bytes");
+    assert!(after < before * 4 / 5, "{after} of {before} bytes");
     place.ok(&["volume", "export", "disk", "back"]);
     assert!(std::fs::read(place.path("back")).unwrap() == image);
 }
