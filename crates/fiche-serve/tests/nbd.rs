@@ -1,9 +1,10 @@
 //! Volumes by way of the network block device protocol: with the programs that speak it, and with what nobody should send.
 
+mod common;
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,6 +12,8 @@ use std::time::Duration;
 use fiche::volume::{FileDevice, Options, Volume};
 use fiche::{ReadAt, WriteAt};
 use fiche_serve::{Address, Nbd, Server};
+
+use self::common::{run, succeeds};
 
 struct Served {
     folder: tempfile::TempDir,
@@ -41,28 +44,6 @@ impl Served {
     fn stop(&mut self) {
         self.server.take().unwrap().stop().unwrap();
     }
-}
-
-/// Runs a program; `None` where it is not there.
-fn run(program: &str, args: &[&str]) -> Option<Output> {
-    match Command::new(program).args(args).output() {
-        Ok(output) => Some(output),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            println!("SKIP: {program} is not there");
-            None
-        }
-        Err(error) => panic!("{program}: {error}"),
-    }
-}
-
-#[track_caller]
-fn succeeds(output: &Output) -> String {
-    let (out, err) = (
-        String::from_utf8_lossy(&output.stdout).into_owned(),
-        String::from_utf8_lossy(&output.stderr).into_owned(),
-    );
-    assert!(output.status.success(), "{out}{err}");
-    out + &err
 }
 
 fn write_file(path: &Path, len: usize) -> Vec<u8> {

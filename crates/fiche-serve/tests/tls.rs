@@ -1,10 +1,12 @@
 //! Volumes by encrypted connections: with the programs that speak them, and with those that are not to get in.
 #![cfg(feature = "tls")]
 
+mod common;
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +20,8 @@ use rcgen::{
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use self::common::succeeds;
 
 /// An authority, and what it vouches for, in a folder with the names that programs look for.
 struct Authority {
@@ -107,25 +111,12 @@ impl Served {
 
 /// Runs a program; `None` where it is not there, or cannot do this.
 fn run(program: &str, args: &[&str]) -> Option<Output> {
-    match Command::new(program).args(args).output() {
-        Ok(output) if String::from_utf8_lossy(&output.stderr).contains("TLS not supported") => {
-            println!("SKIP: {program} knows no TLS");
-            None
-        }
-        Ok(output) => Some(output),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            println!("SKIP: {program} is not there");
-            None
-        }
-        Err(error) => panic!("{program}: {error}"),
+    let output = common::run(program, args)?;
+    if String::from_utf8_lossy(&output.stderr).contains("TLS not supported") {
+        println!("SKIP: {program} knows no TLS");
+        return None;
     }
-}
-
-#[track_caller]
-fn succeeds(output: &Output) -> String {
-    let out = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{out}{}", String::from_utf8_lossy(&output.stderr));
-    out
+    Some(output)
 }
 
 fn noise(len: usize) -> Vec<u8> {

@@ -3,8 +3,10 @@
 mod command;
 mod events;
 mod gzip;
+mod killed;
 mod mount;
 mod place;
 #[cfg(feature = "remote")]
 mod remote;
+mod snapshots;
 mod volume;

@@ -1,24 +1,24 @@
 //! `fiche volume` as people use it.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::place::Place;
 
 /// A server of a volume that ends when it is dropped.
-struct Served(Child);
+pub struct Served(pub Child);
 
 impl Served {
-    fn new(place: &Place, file: &str) -> Served {
+    pub fn new(place: &Place, file: &str) -> Served {
         Served::with(place, &["volume", "serve", file, "--nbd", "./socket"])
     }
 
-    fn with(place: &Place, args: &[&str]) -> Served {
+    pub fn with(place: &Place, args: &[&str]) -> Served {
         Served::start(place, &mut place.command(args))
     }
 
-    fn start(place: &Place, command: &mut Command) -> Served {
+    pub fn start(place: &Place, command: &mut Command) -> Served {
         let socket = place.path("socket");
         let child = command.stderr(Stdio::null()).spawn().unwrap();
         let start = Instant::now();
@@ -29,7 +29,7 @@ impl Served {
         Served(child)
     }
 
-    fn end(mut self, signal: &str) -> Option<i32> {
+    pub fn end(mut self, signal: &str) -> Option<i32> {
         let id = self.0.id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
         self.0.wait().unwrap().code()
@@ -45,22 +45,22 @@ impl Drop for Served {
 
 /// What must fail with this exit code, and say this.
 #[track_caller]
-fn fails(place: &Place, code: i32, args: &[&str], what: &str) {
+pub fn fails(place: &Place, code: i32, args: &[&str], what: &str) {
     let said = place.fails(code, args);
     assert!(said.contains(what), "{said}");
 }
 
-fn ok(place: &Place, args: &[&str]) -> String {
+pub fn ok(place: &Place, args: &[&str]) -> String {
     String::from_utf8(place.ok(args)).unwrap()
 }
 
 /// Asks QEMU's client; false where there is none.
-fn io(place: &Place, commands: &[&str]) -> bool {
+pub fn io(place: &Place, commands: &[&str]) -> bool {
     io_of(place, "", commands)
 }
 
 /// The same of an export of this name.
-fn io_of(place: &Place, name: &str, commands: &[&str]) -> bool {
+pub fn io_of(place: &Place, name: &str, commands: &[&str]) -> bool {
     let only_reads = commands.iter().all(|command| command.starts_with("read"));
     let uri = format!("nbd+unix:///{name}?socket={}", place.path("socket").display());
     let mut command = Command::new("qemu-io");
@@ -240,117 +240,6 @@ fn a_volume_that_nobody_asks_for_anything_gets_a_dictionary_of_what_it_holds() {
     assert!(after < before * 4 / 5, "{after} of {before} bytes");
     place.ok(&["volume", "export", "disk", "back"]);
     assert!(std::fs::read(place.path("back")).unwrap() == image);
-}
-
-#[test]
-fn snapshots_are_taken_read_and_deleted_while_a_volume_is_written() {
-    let place = Place::new();
-    place.ok(&["volume", "create", "disk", "--size", "64M", "--codec", "lz4"]);
-    place.ok(&["volume", "snapshot", "take", "disk", "empty"]);
-    let server = Served::new(&place, "disk");
-    if !io(&place, &["write -P 1 1M 3M", "write -P 2 8M 64K"]) {
-        return;
-    }
-    // Whoever serves it takes it.
-    place.ok(&["volume", "snapshot", "take", "disk", "before the change"]);
-    io(&place, &["write -P 3 1M 3M", "flush"]);
-    fails(
-        &place,
-        2,
-        &["volume", "snapshot", "take", "disk", "empty"],
-        "there is a snapshot empty already",
-    );
-    let list = ok(&place, &["volume", "snapshot", "list", "disk"]);
-    let names: Vec<&str> = list.lines().map(|line| line.split("held  ").nth(1).unwrap()).collect();
-    assert_eq!(names, ["empty", "before the change"], "{list}");
-    // Clients see it as it was, and the volume as it is.
-    let old = ["read -P 1 1M 3M", "read -P 2 8M 64K", "read -P 0 0 1M"];
-    io_of(&place, "before%20the%20change", &old);
-    io_of(&place, "empty", &["read -P 0 0 64M"]);
-    io(&place, &["read -P 3 1M 3M"]);
-    let export = ["volume", "export", "disk", "old.img", "--snapshot", "before the change"];
-    place.ok(&export);
-    let image = std::fs::read(place.path("old.img")).unwrap();
-    assert!(image.len() == 64 << 20 && image[1 << 20..4 << 20].iter().all(|&byte| byte == 1));
-    let printed = place.ok(&["volume", "export", "disk", "-", "--snapshot", "before the change"]);
-    assert!(printed == image);
-    fails(&place, 2, &["volume", "export", "disk", "x", "--snapshot", "none"], "no snapshot none");
-    assert!(!place.path("x").exists());
-    fails(&place, 5, &["volume", "snapshot", "restore", "disk", "empty"], "in use");
-    let info = ok(&place, &["volume", "info", "--live", "disk", "--json"]);
-    assert!(info.contains("\"snapshots\": 2"), "{info}");
-    place.ok(&["volume", "snapshot", "delete", "disk", "empty"]);
-    fails(&place, 2, &["volume", "snapshot", "delete", "disk", "empty"], "no snapshot empty");
-    server.end("-KILL");
-    let info = ok(&place, &["volume", "info", "disk"]);
-    assert!(info.contains("snapshots before the change\n"), "{info}");
-    let checked = ok(&place, &["volume", "check", "disk", "--json"]);
-    assert!(checked.contains("\"name\": \"before the change\""), "{checked}");
-    place.ok(&["volume", "snapshot", "restore", "disk", "before the change"]);
-    place.ok(&["volume", "export", "disk", "now.img"]);
-    assert!(std::fs::read(place.path("now.img")).unwrap() == image);
-    place.ok(&["volume", "snapshot", "delete", "disk", "before the change"]);
-    assert_eq!(ok(&place, &["volume", "snapshot", "list", "disk"]), "");
-    place.ok(&["volume", "check", "disk"]);
-}
-
-#[test]
-fn clones_are_made_written_and_deleted_while_a_volume_is_served() {
-    let place = Place::new();
-    place.ok(&["volume", "create", "disk.fiche", "--size", "64M"]);
-    let clone = |verb: &'static str| vec!["volume", "clone", verb, "disk.fiche"];
-    let with = |verb: &'static str, more: &[&'static str]| [&clone(verb)[..], more].concat();
-    fails(&place, 2, &with("make", &["none", "trial"]), "there is no snapshot none");
-    let served = Served::new(&place, "disk.fiche");
-    if !io(&place, &["write -P 1 0 8M", "flush"]) {
-        return;
-    }
-    place.ok(&["volume", "snapshot", "take", "disk.fiche", "monday"]);
-    place.ok(&with("make", &["monday", "trial"]));
-    fails(&place, 2, &with("make", &["monday", "trial"]), "there is a clone trial already");
-    io(&place, &["write -P 2 0 1M"]);
-    io_of(&place, "trial", &["write -P 3 1M 1M", "discard 2M 1M", "flush"]);
-    io_of(&place, "trial", &["read -P 1 0 1M", "read -P 3 1M 1M", "read -P 0 2M 1M"]);
-    io(&place, &["read -P 2 0 1M", "read -P 1 1M 7M"]);
-    io_of(&place, "monday", &["read -P 1 0 8M"]);
-    fails(
-        &place,
-        2,
-        &["volume", "snapshot", "delete", "disk.fiche", "monday"],
-        "the clone trial was made from the snapshot monday",
-    );
-    let of_clone = ["volume", "snapshot", "take", "disk.fiche", "tried", "--clone", "trial"];
-    place.ok(&of_clone);
-    place.ok(&with("make", &["tried", "again"]));
-    io_of(&place, "again", &["write -P 4 0 1M", "read -P 3 1M 1M", "read -P 4 0 1M", "flush"]);
-    io_of(&place, "trial", &["read -P 1 0 1M"]);
-    let list = ok(&place, &clone("list"));
-    assert!(list.contains("of monday  trial") && list.contains("of tried  again"), "{list}");
-    assert!(ok(&place, &["volume", "info", "--live", "disk.fiche"]).contains("clones  2"));
-    place.ok(&with("delete", &["trial"]));
-    assert!(!ok(&place, &clone("list")).contains("trial"));
-    assert_eq!(served.end("-KILL"), None);
-    // It is gone, and the other one is there, whole.
-    let list = ok(&place, &with("list", &["--json"]));
-    assert!(list.contains("\"again\"") && !list.contains("\"trial\""), "{list}");
-    place.ok(&["volume", "check", "disk.fiche"]);
-    place.ok(&["volume", "export", "-q", "disk.fiche", "again.img", "--clone", "again"]);
-    let image = std::fs::read(place.path("again.img")).unwrap();
-    let parts = [(0, 4), (1, 3), (2, 0), (3, 1), (8, 0)].map(|(at, byte)| (at << 20, byte));
-    assert!(image.len() == 64 << 20);
-    assert!(parts.iter().all(|&(at, byte)| image[at..at + (1 << 20)].iter().all(|&b| b == byte)));
-    // In the place of the volume itself.
-    let serve = ["volume", "serve", "disk.fiche", "--nbd", "./socket", "--clone", "again"];
-    let served = Served::with(&place, &serve);
-    io(&place, &["read -P 4 0 1M", "write -P 5 0 1M", "flush"]);
-    fails(&place, 2, &with("delete", &["again"]), "the clone again is in use");
-    assert_eq!(served.end("-TERM"), Some(0));
-    place.ok(&with("delete", &["again"]));
-    for name in ["monday", "tried"] {
-        place.ok(&["volume", "snapshot", "delete", "disk.fiche", name]);
-    }
-    place.ok(&["volume", "check", "disk.fiche"]);
-    place.ok(&["volume", "resize", "disk.fiche", "--size", "80M"]);
 }
 
 #[test]
@@ -606,277 +495,7 @@ fn connections_are_encrypted_where_that_is_wanted() {
 }
 
 /// Runs a program; whether it succeeded.
-fn runs(program: &str, args: &[&str]) -> bool {
+pub fn runs(program: &str, args: &[&str]) -> bool {
     let output = Command::new(program).args(args).output();
     output.is_ok_and(|output| output.status.success())
-}
-
-/// A volume as a disk of the kernel's that has ext4 on it and is mounted at `at`.
-struct Disk<'a> {
-    place: &'a Place,
-    server: Option<Served>,
-    device: String,
-}
-
-impl<'a> Disk<'a> {
-    /// `None`, and said so, where there can be none.
-    fn new(place: &'a Place) -> Option<Disk<'a>> {
-        if !std::path::Path::new("/dev/fuse").exists() {
-            println!("SKIP: mounting: no /dev/fuse");
-            return None;
-        }
-        for name in ["fuse", "at"] {
-            std::fs::create_dir(place.path(name)).unwrap();
-        }
-        place.ok(&["volume", "create", "disk", "--size", "512M"]);
-        let mut disk = Disk { place, server: None, device: String::new() };
-        disk.serve();
-        if disk.device.is_empty() {
-            println!("SKIP: losetup cannot make a disk here");
-            return None;
-        }
-        if !runs("mkfs.ext4", &["-q", &disk.device]) {
-            println!("SKIP: mkfs.ext4 is not there");
-            return None;
-        }
-        disk.mount();
-        Some(disk)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.place.path(name).to_str().unwrap().to_owned()
-    }
-
-    fn serve(&mut self) {
-        let args = ["volume", "serve", "disk", "--fuse", "fuse", "--loop"];
-        let mut command = self.place.command(&args);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let (mut device, out) = (String::new(), child.stdout.take().unwrap());
-        BufReader::new(out).read_line(&mut device).unwrap();
-        (self.server, self.device) = (Some(Served(child)), device.trim().to_owned());
-    }
-
-    fn mount(&self) {
-        assert!(runs("mount", &[&self.device, &self.path("at")]));
-    }
-
-    /// Ends the server without a word while the file system is mounted.
-    fn kill(&mut self) {
-        self.server.take().unwrap().end("-KILL");
-    }
-
-    /// Takes away what is left of it.
-    fn take_away(&self) {
-        let _ = runs("umount", &["-l", &self.path("at")]);
-        let _ = runs("losetup", &["-d", &self.device]);
-        assert!(runs("umount", &["-l", &self.path("fuse")]));
-    }
-
-    /// After that: what the volume says of itself, and what e2fsck says of the file system, which is mounted again.
-    fn recover(&mut self) {
-        self.take_away();
-        self.place.ok(&["volume", "check", "disk"]);
-        self.serve();
-        // 1: the journal was played back.
-        let checked = Command::new("e2fsck").args(["-p", &self.device]).output().unwrap();
-        assert!(matches!(checked.status.code(), Some(0 | 1)), "{checked:?}");
-        self.mount();
-    }
-}
-
-impl Drop for Disk<'_> {
-    fn drop(&mut self) {
-        if self.server.is_some() {
-            self.kill();
-            self.take_away();
-        }
-    }
-}
-
-/// How often a server is killed: `FICHE_KILLS` asks for others.
-fn kills(few: usize) -> usize {
-    std::env::var("FICHE_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(few)
-}
-
-#[test]
-fn a_file_system_is_whole_when_its_server_was_killed() {
-    let place = Place::new();
-    let Some(mut disk) = Disk::new(&place) else { return };
-    let at = disk.path("at");
-    let text: String = (0..100_000).map(|i| format!("line {i} of a file\n")).collect();
-    for round in 0..kills(3) {
-        // Eight of them: the disk is not to become full.
-        for i in round.saturating_sub(8)..round {
-            let kept = std::fs::read_to_string(format!("{at}/kept{i}")).unwrap();
-            assert!(kept == text, "round {round}: kept{i}");
-        }
-        let kept = format!("{at}/kept{round}");
-        std::fs::write(&kept, &text).unwrap();
-        std::fs::File::open(&kept).unwrap().sync_all().unwrap();
-        let _ = std::fs::remove_file(format!("{at}/kept{}", round.wrapping_sub(9)));
-        std::fs::File::open(&at).unwrap().sync_all().unwrap();
-        std::fs::write(format!("{at}/lost"), &text).unwrap();
-        disk.kill();
-        disk.recover();
-    }
-}
-
-#[test]
-fn what_sqlite_committed_is_there_when_the_server_was_killed() {
-    let place = Place::new();
-    if Command::new("sqlite3").arg("--version").output().is_err() {
-        println!("SKIP: sqlite3 is not there");
-        return;
-    }
-    let Some(mut disk) = Disk::new(&place) else { return };
-    let file = format!("{}/db", disk.path("at"));
-    let ask = |sql: &str| {
-        let output = Command::new("sqlite3").args([&file, sql]).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
-    };
-    ask("PRAGMA journal_mode = WAL; CREATE TABLE t (n INTEGER PRIMARY KEY, x BLOB);");
-    let mut committed = 0;
-    for round in 0..kills(3) {
-        let mut child = Command::new("sqlite3")
-            .arg(&file)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut input = child.stdin.take().unwrap();
-        let asking = std::thread::spawn(move || {
-            let _ = writeln!(input, "PRAGMA synchronous = FULL;");
-            for n in committed + 1..committed + 100_000 {
-                // Each is a transaction of its own, and said when it is committed.
-                let insert = format!("INSERT INTO t VALUES ({n}, randomblob({}));", n * 37 % 9000);
-                if writeln!(input, "{insert} SELECT {n};").is_err() {
-                    return;
-                }
-            }
-        });
-        let mut told = BufReader::new(child.stdout.take().unwrap()).lines();
-        let enough = committed + 40 + round as u64 * 7 % 60;
-        while committed < enough {
-            committed = told.next().expect("sqlite3 ended").unwrap().parse().unwrap();
-        }
-        disk.kill();
-        // What it said until it noticed.
-        committed =
-            told.map_while(Result::ok).filter_map(|n| n.parse().ok()).fold(committed, u64::max);
-        let _ = child.kill();
-        let _ = child.wait();
-        asking.join().unwrap();
-        disk.recover();
-        assert_eq!(ask("PRAGMA integrity_check;"), "ok", "round {round}");
-        let found = ask("SELECT count(*), max(n) FROM t;");
-        let (count, last) = found.split_once('|').unwrap();
-        assert_eq!(count, last, "round {round}: rows are missing");
-        let last: u64 = last.parse().unwrap();
-        assert!(last >= committed, "round {round}: {committed} were committed, {last} are there");
-        committed = last;
-    }
-}
-
-#[test]
-fn what_postgresql_committed_is_there_when_the_server_was_killed() {
-    let place = Place::new();
-    let folders = std::fs::read_dir("/usr/lib/postgresql").ok();
-    let bin = folders.and_then(|mut f| f.next()?.ok()).map(|version| version.path().join("bin"));
-    let Some(bin) = bin.filter(|bin| bin.join("initdb").exists()) else {
-        println!("SKIP: PostgreSQL is not there");
-        return;
-    };
-    let Some(mut disk) = Disk::new(&place) else { return };
-    let (data, sockets) = (format!("{}/data", disk.path("at")), disk.path("sockets"));
-    // It does not run as root.
-    let user = ["--reuid=65534", "--regid=65534", "--clear-groups"];
-    let run = |program: &str, args: &[&str]| {
-        let mut command = Command::new("setpriv");
-        command.args(user).arg(bin.join(program)).args(args).env("PGHOST", &sockets);
-        command.env("LC_ALL", "C").current_dir("/");
-        command
-    };
-    let chown = |path: &str| assert!(runs("chown", &["65534:65534", path]));
-    // Whoever runs as somebody else has to come by.
-    assert!(runs("chmod", &["a+x", place.path(".").to_str().unwrap()]));
-    for folder in [&data, &sockets] {
-        std::fs::create_dir(folder).unwrap();
-        chown(folder);
-    }
-    let made = run("initdb", &["-D", &data, "-A", "trust", "-U", "postgres"]).output().unwrap();
-    assert!(made.status.success(), "{made:?}");
-    let options = format!("-k {sockets} -c listen_addresses=''");
-    let start = || {
-        let log = format!("{sockets}/log");
-        let args = ["-D", &data, "-o", &options, "-l", &log, "-w", "-t", "60", "start"];
-        let started = run("pg_ctl", &args).output().unwrap();
-        let log = || std::fs::read_to_string(&log).unwrap_or_default();
-        if started.status.success() { Ok(()) } else { Err(format!("{started:?} {}", log())) }
-    };
-    let ask = |sql: &str| {
-        let args = ["-U", "postgres", "-Atq", "-v", "ON_ERROR_STOP=1", "-c", sql];
-        let output = run("psql", &args).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
-    };
-    start().unwrap();
-    ask("CREATE TABLE t (n bigint PRIMARY KEY, x text)");
-    let mut committed = 0;
-    for round in 0..kills(2).min(50) {
-        let mut child = run("psql", &["-U", "postgres", "-Atq"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut input = child.stdin.take().unwrap();
-        let asking = std::thread::spawn(move || {
-            for n in committed + 1..committed + 100_000 {
-                let text = format!("repeat(md5('{n}'), {})", n * 37 % 200);
-                let insert = format!("INSERT INTO t VALUES ({n}, {text}) RETURNING n;");
-                if writeln!(input, "{insert}").is_err() {
-                    return;
-                }
-            }
-        });
-        let mut told = BufReader::new(child.stdout.take().unwrap()).lines();
-        let enough = committed + 100 + round as u64 * 7 % 60;
-        while committed < enough {
-            committed = told.next().expect("psql ended").unwrap().parse().unwrap();
-        }
-        let pid = std::fs::read_to_string(format!("{data}/postmaster.pid")).unwrap();
-        disk.kill();
-        let _ = runs("kill", &["-KILL", pid.lines().next().unwrap()]);
-        committed =
-            told.map_while(Result::ok).filter_map(|n| n.parse().ok()).fold(committed, u64::max);
-        let _ = child.kill();
-        let _ = child.wait();
-        asking.join().unwrap();
-        disk.recover();
-        for old in [format!("{data}/postmaster.pid"), format!("{sockets}/.s.PGSQL.5432.lock")] {
-            let _ = std::fs::remove_file(old);
-        }
-        // Its other processes notice that their head is gone, and take a moment to end.
-        let mut started = start();
-        for _ in 0..20 {
-            if started.is_err() {
-                std::thread::sleep(Duration::from_millis(300));
-                started = start();
-            }
-        }
-        started.unwrap_or_else(|why| panic!("round {round}: {why}"));
-        let found = ask(
-            "SELECT count(*), max(n), sum((x = repeat(md5(n::text), (n * 37 % 200)::int))::int) FROM t",
-        );
-        let numbers: Vec<u64> = found.split('|').map(|n| n.parse().unwrap()).collect();
-        assert!(numbers.iter().all(|&n| n == numbers[0]), "round {round}: {found}");
-        assert!(numbers[0] >= committed, "round {round}: {committed} were committed: {found}");
-        committed = numbers[0];
-        for sql in ["REINDEX TABLE t", "VACUUM t", "CHECKPOINT"] {
-            ask(sql);
-        }
-    }
-    let _ = run("pg_ctl", &["-D", &data, "-m", "immediate", "stop"]).output();
 }

@@ -149,6 +149,8 @@ impl Channel {
                 match connection.reader().read(&mut buf[filled..]) {
                     Ok(0) => return Ok(filled),
                     Ok(n) => filled += n,
+                    // What came before is told first: the next one fails again.
+                    Err(_) if filled > 0 && self.left.is_empty() => break,
                     Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
                     Err(_) if self.left.is_empty() => break,
                     Err(_) => {

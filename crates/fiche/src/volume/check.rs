@@ -59,7 +59,7 @@ struct Counted {
     /// Nodes of snapshots that were gone through: what an earlier one has as well is looked at once.
     seen: HashSet<u64>,
     is_snapshot: bool,
-    /// Bytes of clones that were deleted count, too, until they are let go of.
+    /// What is a snapshot's and not the clone's that is gone through.
     shared: Shared,
 }
 
@@ -73,6 +73,7 @@ impl Volume {
         let log = locked(&self.log);
         let mut counted = Counted::default();
         let mut checked = self.check_map(&self.view, 0..self.blocks(), &mut counted)?;
+        // Those that were deleted as well: what they have is counted until it is let go of.
         for clone in log.clones.iter() {
             counted.shared = log.clones.shared(clone.first());
             let range = clone.first()..clone.first() + clone.blocks;

@@ -16,7 +16,7 @@ use crate::volume::format::{ALIGN, BLOCK, FAN, FAN_BITS, Kind, REGION_BITS, Stre
 use crate::volume::log::{From, Log, read_meta};
 use crate::volume::map::{Map, Place};
 use crate::volume::read::View;
-use crate::volume::snapshot::{Kept, Taking, check_name, holds};
+use crate::volume::snapshot::{Kept, check_name, holds, position};
 use crate::volume::space::Space;
 use crate::volume::write::Span;
 use crate::volume::{Volume, Work, locked};
@@ -146,12 +146,9 @@ impl Clones {
         self.all.iter().any(|clone| clone.is_gone)
     }
 
-    /// The name of one that was made from this snapshot, if one is there: none of one that was deleted.
-    pub fn made_from(&self, snapshot: u64) -> Option<Option<&str>> {
-        let mut made = self.all.iter().filter(|clone| clone.base == snapshot);
-        let name = |clone: &Cloned| !clone.is_gone;
-        let first = made.clone().find(|clone| name(clone)).or_else(|| made.next())?;
-        Some((!first.is_gone).then_some(&first.name))
+    /// Those that were made from this snapshot, also if they were deleted.
+    pub fn made_from(&self, snapshot: u64) -> impl Iterator<Item = &Cloned> {
+        self.all.iter().filter(move |clone| clone.base == snapshot)
     }
 
     fn position(&self, name: &str) -> Result<usize> {
@@ -262,6 +259,15 @@ pub(super) fn infos(clones: &Clones, snapshots: &[Kept]) -> Vec<CloneInfo> {
         .collect()
 }
 
+/// Refuses more blocks than a region of the map has.
+pub(super) fn check_region(blocks: u64) -> Result<()> {
+    let (need, allowed) = (blocks * BLOCK as u64, (BLOCK as u64) << REGION_BITS);
+    match need > allowed {
+        true => Err(Error::Limit { what: "a volume with clones", need, allowed }),
+        false => Ok(()),
+    }
+}
+
 /// Seconds since 1970.
 pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
@@ -283,14 +289,10 @@ impl Volume {
         check_name(name)?;
         let mut log = self.unclaimed();
         self.check_unnamed(&log, name)?;
-        let kept = &log.snapshots[super::snapshot::position(&log, snapshot)?];
+        let kept = &log.snapshots[position(&log, snapshot)?];
         let (base, blocks, root) = (kept.id, kept.blocks, kept.map);
         let limit = |what, need: u64, allowed: u64| Err(Error::Limit { what, need, allowed });
-        let longest = blocks.max(self.blocks());
-        if longest > 1 << REGION_BITS {
-            let block = BLOCK as u64;
-            return limit("a volume with clones", longest * block, block << REGION_BITS);
-        }
+        check_region(blocks.max(self.blocks()))?;
         // More may be held than is needed of it, and that is known only when it is read again.
         if !kept.is_told_exactly(self.bits) {
             return Err(Error::invalid(format!(
@@ -417,9 +419,9 @@ impl Volume {
     fn erase(&self, log: &mut Log, i: usize) -> Result<()> {
         let load = self.load();
         let top = log.clones.all[i].top();
-        // Of a node of its own, those that are its own are gone through one at a time, as far as they lead to leaves themselves.
+        let shared = log.clones.shared(log.clones.all[i].first());
+        // Of a node of its own, those below that are its own are gone through one at a time, and itself at last.
         let part = {
-            let shared = log.clones.shared(log.clones.all[i].first());
             let mut map = self.map();
             let is_own = |entry: u64| entry > 0 && !shared.has(entry);
             let mut found = None;
@@ -435,7 +437,6 @@ impl Volume {
         };
         let mut entries = Vec::new();
         let place = part.unwrap_or(top);
-        let shared = log.clones.shared(log.clones.all[i].first());
         self.each_own(&self.view, place, &shared, u64::MAX, &mut |entry| entries.push(entry))?;
         for entry in entries {
             // The log does not say so: only a superblock sets free what was there.
@@ -525,8 +526,7 @@ impl WritableClone {
     /// # Errors
     /// Those of that.
     pub fn take_snapshot(&self, name: &str) -> Result<()> {
-        let blocks = self.blocks.load(Ordering::Acquire);
-        self.volume.take(Taking { name, time: now(), first: self.first, blocks })
+        self.volume.take(name, self.span())
     }
 
     fn span(&self) -> Span<'_> {

@@ -5,7 +5,8 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
-use crate::volume::format::{ALIGN, BLOCK, ENTRY_BITS, MAX_BLOCKS, REGION_BITS};
+use crate::volume::clones::check_region;
+use crate::volume::format::{ALIGN, BLOCK, ENTRY_BITS, MAX_BLOCKS};
 use crate::volume::log::Log;
 use crate::volume::{Volume, locked};
 
@@ -167,9 +168,8 @@ impl Volume {
         let mut log = locked(&self.log);
         let (bits, unit, before) = (log.space.bits, self.packing.unit, self.blocks());
         let blocks = check_len(len)?;
-        if !log.clones.is_empty() && blocks > 1 << REGION_BITS {
-            let (need, allowed) = (len, (BLOCK as u64) << REGION_BITS);
-            return Err(Error::Limit { what: "a volume with clones", need, allowed });
+        if !log.clones.is_empty() {
+            check_region(blocks)?;
         }
         let all = blocks + log.clones.blocks();
         let most = match (capacity, self.spare(&log)?) {

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::envelope::{Container, read_header};
 use crate::error::{Error, Place, Result};
 use crate::io::{ReadAt, within};
-use crate::volume::clones::{Shared, now};
+use crate::volume::clones::{Shared, check_region, now};
 use crate::volume::device::Device;
 use crate::volume::dictionary::read_copies;
 use crate::volume::format::{
@@ -20,6 +20,7 @@ use crate::volume::map::Map;
 use crate::volume::open::{MEMORY, Source, whole};
 use crate::volume::read::View;
 use crate::volume::space::{Space, parse_root};
+use crate::volume::write::Span;
 use crate::volume::{Volume, Work, locked};
 use crate::wire::{Put, Take, low_bytes};
 
@@ -294,25 +295,23 @@ impl Volume {
     /// [`Error::Invalid`] for a name that is there or makes no sense, [`Error::Limit`] when there are 4096, [`Error::Io`] also when
     /// there is no room, [`Error::Poisoned`].
     pub fn take_snapshot(&self, name: &str) -> Result<()> {
-        self.take(Taking { name, time: now(), first: 0, blocks: 0 })
+        self.take(name, self.span())
     }
 
-    /// The same of the device, which has as many blocks as it has, or of a clone.
-    pub(super) fn take(&self, mut taking: Taking<'_>) -> Result<()> {
+    /// The same of the device, or of a clone.
+    pub(super) fn take(&self, name: &str, span: Span<'_>) -> Result<()> {
         self.check_poison()?;
-        check_name(taking.name)?;
+        check_name(name)?;
         // What was written in parts is whole.
         let _alone = self.parts.write().unwrap_or_else(PoisonError::into_inner);
         let mut log = locked(&self.log);
-        if taking.first == 0 {
-            taking.blocks = self.blocks();
-        }
-        self.check_unnamed(&log, taking.name)?;
+        self.check_unnamed(&log, name)?;
         if log.snapshots.len() >= MOST {
             let (need, allowed) = (MOST as u64 + 1, MOST as u64);
             return Err(Error::Limit { what: "snapshots of a volume", need, allowed });
         }
         self.make_room(&mut log, false)?;
+        let taking = Taking { name, time: now(), first: span.first, blocks: span.blocks() };
         self.checkpoint_taking(&mut log, Some(taking))
     }
 
@@ -321,7 +320,8 @@ impl Volume {
         infos(&locked(&self.log).snapshots, self.bits)
     }
 
-    /// Lets go of a snapshot: what only it needed is room for others. Durable when this returns; takes no longer when there is much.
+    /// Lets go of a snapshot: what only it needed is room for others. Durable when this returns; takes no longer when there is much, but for what its clones had that were
+    /// deleted just before.
     ///
     /// # Errors
     /// [`Error::Invalid`] when there is none of this name, or somebody reads it; [`Error::Poisoned`], [`Error::Io`].
@@ -333,13 +333,14 @@ impl Volume {
             return Err(Error::invalid(format!("the snapshot {name} is being read")));
         }
         let id = log.snapshots[i].id;
-        while let Some(clone) = log.clones.made_from(id) {
-            if let Some(clone) = clone {
-                return Err(Error::invalid(format!(
-                    "the clone {clone} was made from the snapshot {name}: delete that first"
-                )));
-            }
-            // What a clone had that was deleted goes first.
+        if let Some(clone) = log.clones.made_from(id).find(|clone| !clone.is_gone) {
+            return Err(Error::invalid(format!(
+                "the clone {} was made from the snapshot {name}: delete that first",
+                clone.name
+            )));
+        }
+        // What a clone had that was deleted goes first.
+        while log.clones.made_from(id).next().is_some() {
             self.erase_some(&mut log)?;
         }
         let spare = self.spare(&log)?;
@@ -370,9 +371,8 @@ impl Volume {
         }
         let (blocks, root) = (kept.blocks, kept.map);
         let has_clones = !log.clones.is_empty();
-        if has_clones && blocks > 1 << REGION_BITS {
-            let (need, allowed) = (blocks * BLOCK as u64, (BLOCK as u64) << REGION_BITS);
-            return Err(Error::Limit { what: "a volume with clones", need, allowed });
+        if has_clones {
+            check_region(blocks)?;
         }
         let (mut used, load) = (HashMap::new(), self.load());
         let mut count = |entry: u64| {

@@ -22,9 +22,13 @@ pub(super) struct Span<'a> {
 }
 
 impl Span<'_> {
+    pub fn blocks(self) -> u64 {
+        self.blocks.load(Ordering::Acquire)
+    }
+
     /// In bytes.
     pub fn len(self) -> u64 {
-        self.blocks.load(Ordering::Acquire) * BLOCK as u64
+        self.blocks() * BLOCK as u64
     }
 
     /// Where its bytes from `offset` on are in the map, which must be within it.

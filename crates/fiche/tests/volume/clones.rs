@@ -1,7 +1,5 @@
 //! Devices that begin as a snapshot, and go on by themselves.
 
-use std::io;
-
 use super::golden::{newest, word};
 use super::*;
 
@@ -9,13 +7,6 @@ fn clone_of(volume: &Arc<Volume>, name: &str) -> Vec<u8> {
     let clone = volume.writable_clone(name).expect("it is there");
     let mut bytes = vec![0xAA; clone.len() as usize];
     clone.read_at(0, &mut bytes).expect("reading all of it");
-    bytes
-}
-
-fn snapshot_of(volume: &Arc<Volume>, name: &str) -> Vec<u8> {
-    let snapshot = volume.snapshot(name).expect("it is there");
-    let mut bytes = vec![0xAA; snapshot.len() as usize];
-    snapshot.read_at(0, &mut bytes).expect("reading all of it");
     bytes
 }
 
@@ -426,20 +417,7 @@ fn a_clone_of_little_room_shares_it() {
     volume.clone_snapshot("first", "clone").unwrap();
     let clone = volume.writable_clone("clone").unwrap();
     let mut copy = model.clone();
-    let mut is_full = false;
-    for block in 0..blocks as usize {
-        let bytes = random.bytes(BLOCK);
-        match clone.write_at((block * BLOCK) as u64, &bytes) {
-            Ok(()) => copy[block * BLOCK..][..BLOCK].copy_from_slice(&bytes),
-            Err(Error::Io(error)) => {
-                assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-                is_full = true;
-                break;
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
-    assert!(is_full, "two of it fit in");
+    fill_up(&clone, &mut copy, &mut random);
     assert!(whole(&volume) == model && clone_of(&volume, "clone") == copy);
     check(&volume);
     // Discarding makes room.

@@ -155,6 +155,29 @@ fn whole(volume: &Volume) -> Vec<u8> {
     bytes
 }
 
+fn snapshot_of(volume: &Arc<Volume>, name: &str) -> Vec<u8> {
+    let snapshot = volume.snapshot(name).expect("it is there");
+    let mut bytes = vec![0xAA; snapshot.len() as usize];
+    snapshot.read_at(0, &mut bytes).expect("reading all of it");
+    bytes
+}
+
+/// Writes noise over all blocks in order, until there is no room for one more.
+fn fill_up(device: &dyn WriteAt, model: &mut [u8], random: &mut Random) {
+    for (i, block) in model.chunks_mut(BLOCK).enumerate() {
+        let bytes = random.bytes(BLOCK);
+        match device.write_at((i * BLOCK) as u64, &bytes) {
+            Ok(()) => block.copy_from_slice(&bytes),
+            Err(Error::Io(error)) => {
+                assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("there was room for all of it");
+}
+
 fn digests(bytes: &[u8]) -> Vec<u64> {
     let digest = |block: &[u8]| {
         let words = block.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));

@@ -7,13 +7,6 @@ use fiche::volume::{FileDevice, Snapshot};
 use super::golden::{newest, word};
 use super::*;
 
-fn snapshot_of(volume: &Arc<Volume>, name: &str) -> Vec<u8> {
-    let snapshot = volume.snapshot(name).expect("it is there");
-    let mut bytes = vec![0xAA; snapshot.len() as usize];
-    snapshot.read_at(0, &mut bytes).expect("reading all of it");
-    bytes
-}
-
 fn names(volume: &Volume) -> Vec<String> {
     volume.snapshots().into_iter().map(|info| info.name).collect()
 }
@@ -92,20 +85,7 @@ fn what_only_a_snapshot_needed_is_room_again_when_it_is_gone() {
         let name = format!("{round}");
         let before = model.clone();
         volume.take_snapshot(&name).unwrap();
-        let mut is_full = false;
-        for block in 0..blocks as usize {
-            let bytes = random.bytes(BLOCK);
-            match volume.write_at((block * BLOCK) as u64, &bytes) {
-                Ok(()) => model[block * BLOCK..][..BLOCK].copy_from_slice(&bytes),
-                Err(Error::Io(error)) => {
-                    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-                    is_full = true;
-                    break;
-                }
-                Err(error) => panic!("{error}"),
-            }
-        }
-        assert!(is_full, "two of it fit in");
+        fill_up(&*volume, &mut model, &mut random);
         let stats = volume.stats();
         assert!(stats.snapshots == 1 && (round > 0 || stats.held_segments > 5), "{stats:?}");
         // All of it is there, and the next may not be taken.
