@@ -376,6 +376,44 @@ fn nothing_that_is_sent_ends_the_server() {
 }
 
 #[test]
+fn who_sends_before_it_reads_is_not_waited_for() {
+    let served = Served::new(16 << 20);
+    let mut raw = Raw::go(&served.socket());
+    raw.0.set_write_timeout(Some(Duration::from_secs(60))).unwrap();
+    let ask = |command: u16, offset: u64, len: u32| {
+        [
+            &0x2560_9513u32.to_be_bytes()[..],
+            &[0; 2],
+            &command.to_be_bytes(),
+            &u64::from(command).to_be_bytes(),
+            &offset.to_be_bytes(),
+            &len.to_be_bytes(),
+        ]
+        .concat()
+    };
+    // Each comes alone, so that it is answered by who reads; the answers are more than a socket takes.
+    for i in 0..4 {
+        raw.say(&[&ask(0, i << 20, 1 << 20)]);
+        std::thread::sleep(Duration::from_millis(30));
+    }
+    let bytes = vec![5; 8 << 20];
+    raw.say(&[&ask(1, 4 << 20, 8 << 20), &bytes]);
+    let mut written = 0;
+    for _ in 0..5 {
+        let head = raw.take(16);
+        assert_eq!(head[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]);
+        match head[15] {
+            0 => assert_eq!(raw.take(1 << 20), vec![0; 1 << 20]),
+            _ => written += 1,
+        }
+    }
+    assert_eq!(written, 1);
+    let mut written = vec![0; bytes.len()];
+    served.volume.read_at(4 << 20, &mut written).unwrap();
+    assert!(written == bytes);
+}
+
+#[test]
 fn thousands_come_and_go() {
     let mut served = Served::new(16 << 20);
     let mut last = Raw::go(&served.socket());

@@ -1,6 +1,6 @@
 //! Requests of a connection, and what is answered.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -81,7 +81,7 @@ impl Session {
                     workers += 1;
                     scope.spawn(move || {
                         while let Some(job) = self.queue.next(is_more) {
-                            self.finish(job);
+                            self.finish(job, true);
                         }
                     });
                 }
@@ -111,7 +111,7 @@ impl Session {
             let is_write = command == command::WRITE;
             if is_write && len > MOST_BYTES {
                 // What follows is not worth reading.
-                self.fail(&request, EINVAL, "a request is too long")?;
+                self.fail(&request, EINVAL, "a request is too long", true)?;
                 input.skip(len)?;
                 continue;
             }
@@ -122,18 +122,24 @@ impl Session {
                 let data = input.bytes(len).inspect_err(|_| self.pending.remove(bytes));
                 request.data = data?;
             }
-            let job = Job { request, bytes, since: Instant::now() };
+            let job = Job { request: Some(request), bytes, since: Instant::now() };
             let is_alone = self.pending.is_one();
             patience.is_alone = is_alone && input.from.buffer().is_empty();
             if is_alone && input.from.buffer().len() < HEAD {
-                self.finish(job);
+                self.finish(job, false);
+                // A client that sends before it reads would wait for who reads, who would wait for it: somebody else does.
+                if locked(&self.out).has_unsent() {
+                    self.pending.add(0);
+                    help(self.queue.push(Job { request: None, bytes: 0, since: Instant::now() }));
+                }
             } else {
                 help(self.queue.push(job));
             }
         }
     }
 
-    fn finish(&self, job: Job) {
+    /// Answers a request, or sends what is left of an answer; `waits` until the client takes it, or leaves that to somebody else.
+    fn finish(&self, job: Job, waits: bool) {
         /// Also if answering panics: who waits for it would wait for ever.
         struct Done<'a>(&'a Pending, usize);
         impl Drop for Done<'_> {
@@ -142,7 +148,11 @@ impl Session {
             }
         }
         let _done = Done(&self.pending, job.bytes);
-        if self.answer(&job.request).is_err() {
+        let done = match &job.request {
+            Some(request) => self.answer(request, waits),
+            None => locked(&self.out).send_rest(),
+        };
+        if done.is_err() {
             // Who reads from it then sees the end.
             let _ = locked(&self.out).shutdown();
         }
@@ -185,16 +195,16 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(2, |n| n.get()).max(2)
 }
 
-/// A request, and how many of the bytes under way are its own.
+/// A request, and how many of the bytes under way are its own; or the rest of an answer.
 struct Job {
-    request: Request,
+    request: Option<Request>,
     bytes: usize,
     since: Instant,
 }
 
 impl Work for Job {
     fn is_first(&self) -> bool {
-        self.request.command == command::READ
+        self.request.as_ref().is_none_or(|request| request.command == command::READ)
     }
 
     fn waits_for(&self) -> Duration {
@@ -214,19 +224,19 @@ fn number_of(error: &Error) -> u32 {
 }
 
 impl Session {
-    fn answer(&self, request: &Request) -> io::Result<()> {
+    fn answer(&self, request: &Request, waits: bool) -> io::Result<()> {
         match self.run(request) {
             Ok(Done::Read(data)) if self.agreed.is_structured => {
                 let mut reply =
                     self.chunk(request, true, 1, data.len() as u32 - READ_HEAD as u32 + 8);
                 reply.extend(request.offset.to_be_bytes());
-                self.send_read(reply, data)
+                self.send_read(reply, data, waits)
             }
             Ok(Done::Read(data)) => {
                 let mut reply = SIMPLE_REPLY_MAGIC.to_be_bytes().to_vec();
                 reply.extend(0u32.to_be_bytes());
                 reply.extend(request.cookie);
-                self.send_read(reply, data)
+                self.send_read(reply, data, waits)
             }
             Ok(Done::Status(runs)) => {
                 let mut reply = self.chunk(request, true, 5, 4 + 8 * runs.len() as u32);
@@ -236,10 +246,10 @@ impl Session {
                     // A hole, and zero.
                     reply.extend(if is_zero { 3u32 } else { 0 }.to_be_bytes());
                 }
-                locked(&self.out).write_all(&reply)
+                locked(&self.out).send(&reply, waits)
             }
-            Ok(Done::Nothing) => self.simple(request, 0),
-            Err((number, why)) => self.fail(request, number, &why),
+            Ok(Done::Nothing) => self.simple(request, 0, waits),
+            Err((number, why)) => self.fail(request, number, &why, waits),
         }
     }
 
@@ -254,24 +264,24 @@ impl Session {
     }
 
     /// Sends data that has room for what is before it: one call and no copy.
-    fn send_read(&self, head: Vec<u8>, mut data: Vec<u8>) -> io::Result<()> {
+    fn send_read(&self, head: Vec<u8>, mut data: Vec<u8>, waits: bool) -> io::Result<()> {
         let start = READ_HEAD - head.len();
         data[start..READ_HEAD].copy_from_slice(&head);
-        locked(&self.out).write_all(&data[start..])
+        locked(&self.out).send(&data[start..], waits)
     }
 
-    fn simple(&self, request: &Request, error: u32) -> io::Result<()> {
+    fn simple(&self, request: &Request, error: u32, waits: bool) -> io::Result<()> {
         let mut reply = SIMPLE_REPLY_MAGIC.to_be_bytes().to_vec();
         reply.extend(error.to_be_bytes());
         reply.extend(request.cookie);
-        locked(&self.out).write_all(&reply)
+        locked(&self.out).send(&reply, waits)
     }
 
-    fn fail(&self, request: &Request, error: u32, why: &str) -> io::Result<()> {
+    fn fail(&self, request: &Request, error: u32, why: &str, waits: bool) -> io::Result<()> {
         // Only where data was asked for the protocol wants it structured.
         let wants_data = matches!(request.command, command::READ | command::BLOCK_STATUS);
         if !self.agreed.is_structured || !wants_data {
-            return self.simple(request, error);
+            return self.simple(request, error, waits);
         }
         const ERROR: u16 = 1 << 15 | 1;
         let why = &why.as_bytes()[..why.len().min(4000)];
@@ -279,7 +289,7 @@ impl Session {
         reply.extend(error.to_be_bytes());
         reply.extend((why.len() as u16).to_be_bytes());
         reply.extend(why);
-        locked(&self.out).write_all(&reply)
+        locked(&self.out).send(&reply, waits)
     }
 
     fn run(&self, request: &Request) -> Result<Done, (u32, String)> {

@@ -7,6 +7,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
 
 use super::tls::{Channel, Tls};
 
@@ -28,13 +30,13 @@ impl Listener {
             Listener::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(false)?;
-                Ok(Stream { socket: Socket::Unix(stream), channel: None })
+                Ok(Stream::new(Socket::Unix(stream)))
             }
             Listener::Tcp(listener) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(false)?;
                 stream.set_nodelay(true)?;
-                Ok(Stream { socket: Socket::Tcp(stream), channel: None })
+                Ok(Stream::new(Socket::Tcp(stream)))
             }
         }
     }
@@ -62,6 +64,20 @@ pub(super) enum Socket {
 }
 
 impl Socket {
+    /// Sends as many bytes as can be without waiting.
+    fn send_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut sent = 0;
+        while sent < bytes.len() {
+            match send(self.as_fd(), &bytes[sent..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(now) => sent += now,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(sent)
+    }
+
     fn set_patience(&self, time: Option<Duration>) -> io::Result<()> {
         match self {
             Socket::Unix(stream) => stream.set_read_timeout(time),
@@ -106,15 +122,21 @@ pub(super) struct Stream {
     socket: Socket,
     /// What encrypts it, once that was agreed on.
     channel: Option<Channel>,
+    /// What is still to be sent of an answer, as it goes over the wire, before anything else is.
+    unsent: Vec<u8>,
 }
 
 impl Stream {
+    fn new(socket: Socket) -> Stream {
+        Stream { socket, channel: None, unsent: Vec::new() }
+    }
+
     pub fn try_clone(&self) -> io::Result<Stream> {
         let socket = match &self.socket {
             Socket::Unix(stream) => Socket::Unix(stream.try_clone()?),
             Socket::Tcp(stream) => Socket::Tcp(stream.try_clone()?),
         };
-        Ok(Stream { socket, channel: self.channel.clone() })
+        Ok(Stream { socket, channel: self.channel.clone(), unsent: Vec::new() })
     }
 
     pub fn is_secret(&self) -> bool {
@@ -127,6 +149,35 @@ impl Stream {
         Ok(())
     }
 
+    /// Sends all of an answer; without waiting as much as the other side takes now, and then [`has_unsent`](Stream::has_unsent) tells whether something
+    /// is left.
+    pub fn send(&mut self, bytes: &[u8], waits: bool) -> io::Result<()> {
+        if waits {
+            self.send_rest()?;
+            return self.write_all(bytes);
+        }
+        let mut sealed = Vec::new();
+        let bytes = match &mut self.channel {
+            None => bytes,
+            Some(channel) => {
+                channel.seal(bytes, &mut sealed)?;
+                &sealed
+            }
+        };
+        let sent = if self.unsent.is_empty() { self.socket.send_now(bytes)? } else { 0 };
+        self.unsent.extend_from_slice(&bytes[sent..]);
+        Ok(())
+    }
+
+    pub fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// Sends what is left, however long the other side takes.
+    pub fn send_rest(&mut self) -> io::Result<()> {
+        self.socket.write_all(&std::mem::take(&mut self.unsent))
+    }
+
     /// Ends it for all who have it, and for the other side.
     pub fn shutdown(&self) -> io::Result<()> {
         match &self.socket {
@@ -137,6 +188,7 @@ impl Stream {
 
     /// As [`shutdown`](Stream::shutdown), for the handle that writes: the other side learns that nothing is missing.
     pub fn finish(&mut self) -> io::Result<()> {
+        let _ = self.send_rest();
         if let Some(channel) = &mut self.channel {
             let _ = channel.finish(&mut self.socket);
         }
@@ -182,7 +234,7 @@ impl Input {
 
     /// Whether something comes within some time, looked for without sleeping.
     pub fn spin(&self, time: Duration) -> bool {
-        let Stream { socket, channel } = self.from.get_ref();
+        let Stream { socket, channel, .. } = self.from.get_ref();
         let begun = Instant::now();
         while begun.elapsed() < time {
             if channel.as_ref().is_some_and(Channel::has_some)
