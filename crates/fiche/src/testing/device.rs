@@ -42,6 +42,7 @@ struct Inside {
     limit: Option<u64>,
     /// Calls to write, read, sync and allocate.
     calls: [u64; 4],
+    bytes_read: u64,
 }
 
 /// The device; clones are the same one.
@@ -73,6 +74,12 @@ impl TracedDevice {
     #[must_use]
     pub fn calls(&self) -> [u64; 4] {
         self.with(|inside| inside.calls)
+    }
+
+    /// How many bytes were read.
+    #[must_use]
+    pub fn bytes_read(&self) -> u64 {
+        self.with(|inside| inside.bytes_read)
     }
 
     /// What it holds now, as those see it who use it.
@@ -133,6 +140,7 @@ impl Device for TracedDevice {
     fn read_at(&self, pos: u64, buf: &mut [u8]) -> io::Result<()> {
         self.with(|inside| {
             inside.call(1)?;
+            inside.bytes_read += buf.len() as u64;
             let found = inside.bytes.get(pos as usize..).and_then(|rest| rest.get(..buf.len()));
             buf.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
             Ok(())

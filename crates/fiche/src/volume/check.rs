@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 use crate::volume::clones::Shared;
 use crate::volume::format::{ALIGN, BLOCK, FAN, FAN_BITS, REGION_BITS};
-use crate::volume::read::{View, read_unit};
+use crate::volume::read::{Unit, View, read_unit};
 use crate::volume::{Volume, Work, locked};
 
 /// What [`Volume::check`] found.
@@ -125,8 +125,12 @@ impl Volume {
                 checked.blocks += run.len() as u64;
                 let buf = &mut buf[..run.len() * BLOCK];
                 let (from, dictionaries) = (self.from(), &self.dictionaries);
-                match read_unit(from, dictionaries, start, entry, buf, &mut work) {
+                let next = entries.get(at).copied().unwrap_or(0);
+                let expected = view.lengths.expected(run.len(), entry, next);
+                let unit = Unit { first: start, entry, expected };
+                match read_unit(from, dictionaries, unit, buf, &mut work) {
                     Ok((block, len)) => {
+                        view.lengths.learn(run.len(), len as usize);
                         // Where blocks in its middle were written again it comes more than once.
                         let mut is_first = true;
                         for before in block..start {

@@ -62,6 +62,14 @@ pub(super) type Place = (u8, u64);
 /// Gives the stored bytes of the node of this place that lies at `pos`, decompressed.
 pub(super) type Load<'a> = &'a dyn Fn(u64, Place) -> Result<Vec<u8>>;
 
+/// What the node of a block says about those around it.
+pub(super) struct Around {
+    /// Blocks in a row that lie where it does, itself included.
+    pub same: usize,
+    /// Where the first one behind them lies; 0 for nowhere, or where the node does not say it.
+    pub next: u64,
+}
+
 /// Bytes of memory that a node takes.
 pub(super) const NODE_MEMORY: u64 = (FAN * ENTRY + size_of::<(Place, Slot)>()) as u64;
 
@@ -231,6 +239,22 @@ impl Map {
         }
         let slot = self.slot(place, load)?;
         Ok(slot.node.get(block as usize % FAN))
+    }
+
+    /// What is around a block of which it was just asked; up to so many blocks before and behind it.
+    pub fn around(&mut self, block: u64, most: usize, load: Load<'_>) -> Result<Around> {
+        let place = (0, block >> FAN_BITS);
+        if !self.nodes.contains_key(&place) {
+            return Ok(Around { same: 1, next: 0 });
+        }
+        let node = &self.slot(place, load)?.node;
+        let at = block as usize % FAN;
+        let is_same = |i: &usize| node.get(*i) == node.get(at);
+        let before = (0..at).rev().take(most).take_while(is_same).count();
+        let behind = (at..FAN).take(most).take_while(is_same).count();
+        let next = at + behind;
+        let next = if next < FAN { node.get(next) } else { 0 };
+        Ok(Around { same: before + behind, next })
     }
 
     /// Makes sure of the nodes that [`set`](Map::set) needs for these blocks, so that it cannot fail. They stay in memory until

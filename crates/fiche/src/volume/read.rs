@@ -1,5 +1,6 @@
 //! Reading: the units that have the blocks, and no more.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::cache::Cache;
@@ -8,7 +9,7 @@ use crate::io::within;
 use crate::volume::dictionary::Dictionaries;
 use crate::volume::format::{ALIGN, BLOCK, FRAGMENT_HEAD, MAX_UNIT, beyond};
 use crate::volume::log::{Ahead, From, read_fragment};
-use crate::volume::map::Map;
+use crate::volume::map::{Around, Map};
 use crate::volume::unit::{DICTIONARY, unpack};
 use crate::volume::{Volume, Work, locked};
 
@@ -59,12 +60,69 @@ pub(super) struct View {
     pub map: Mutex<Map>,
     /// Units of which a part was read last.
     units: Cache<Decoded>,
+    pub lengths: Lengths,
+}
+
+/// Bytes that fragments of units take, by what was read of them: the map says where one begins, not where it ends, and each that is longer than it was
+/// taken for is read twice.
+pub(super) struct Lengths {
+    /// Of units of 1, 2 to 3, 4 to 7 blocks and so on: some nine of ten take no more.
+    usual: [AtomicU32; MAX_UNIT.ilog2() as usize + 1],
+}
+
+impl Lengths {
+    fn new() -> Lengths {
+        // Most shrink to less than five eighths.
+        let first = |class| (FRAGMENT_HEAD + (BLOCK << class) / 8 * 5) as u32;
+        Lengths { usual: std::array::from_fn(|class| AtomicU32::new(first(class))) }
+    }
+
+    fn usual(&self, blocks: usize) -> &AtomicU32 {
+        &self.usual[blocks.clamp(1, MAX_UNIT).ilog2() as usize]
+    }
+
+    /// How many bytes to read of a fragment of which so many blocks are known, if that of the next block lies there; both in eighths.
+    pub fn expected(&self, blocks: usize, entry: u64, next: u64) -> usize {
+        let usual = self.usual(blocks).load(Ordering::Relaxed) as usize;
+        // What was written in order lies in order, and no two overlap.
+        match (next.saturating_sub(entry) * ALIGN) as usize {
+            apart if (1..=2 * usual).contains(&apart) => apart,
+            _ => usual,
+        }
+    }
+
+    /// Takes note of one. A step up is nine times as long as a step down, so that one of ten goes up; and those that are not shorter by more than it go
+    /// nowhere, so that all of one length are expected as they are.
+    pub fn learn(&self, blocks: usize, len: usize) {
+        let (usual, down) = (self.usual(blocks), (blocks.min(MAX_UNIT) * BLOCK / 256) as u32);
+        let (before, len, up) = (usual.load(Ordering::Relaxed), len as u32, 9 * down);
+        if len > before {
+            usual.store(before + up, Ordering::Relaxed);
+        } else if len + up < before {
+            usual.store(before - down, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A run of blocks that one fragment has.
+struct Run {
+    place: Place,
+    /// Blocks that are asked for.
+    len: usize,
+    /// Bytes that are read of the fragment at once.
+    expected: usize,
+    /// Blocks by which it was expected so.
+    known: usize,
 }
 
 impl View {
     /// Of so many blocks, with a map whose root lies at this entry.
     pub fn new(blocks: u64, root: u64) -> View {
-        View { map: Mutex::new(Map::new(blocks, root)), units: Cache::new(UNITS) }
+        View {
+            map: Mutex::new(Map::new(blocks, root)),
+            units: Cache::new(UNITS),
+            lengths: Lengths::new(),
+        }
     }
 }
 
@@ -100,31 +158,54 @@ impl Volume {
 
     /// Where each of these blocks lies.
     pub(super) fn places(&self, view: &View, first: u64, count: usize) -> Result<Vec<Place>> {
+        Ok(self.look_up(view, first, count)?.0)
+    }
+
+    /// The same, and what is around the last of them.
+    fn look_up(&self, view: &View, first: u64, count: usize) -> Result<(Vec<Place>, Around)> {
         let load = self.load();
         let mut map = locked(&view.map);
         map.shrink(self.memory);
         // It may have become shorter since it was asked.
         let block = BLOCK as u64;
         within(first * block, count * BLOCK, map.blocks() * block)?;
+        let end = first + count as u64;
         let place = |block: u64| -> Result<Place> {
             let entry = map.get(block, &load)?;
             Ok(Place { entry, turn: map.turn_of(((entry * ALIGN) >> self.bits) as u32) })
         };
-        (first..first + count as u64).map(place).collect()
+        let places = (first..end).map(place).collect::<Result<_>>()?;
+        Ok((places, map.around(end - 1, MAX_UNIT, &load)?))
+    }
+
+    /// What is to be read for some blocks.
+    fn runs(&self, view: &View, first: u64, count: usize) -> Result<Vec<Run>> {
+        let (places, around) = self.look_up(view, first, count)?;
+        let mut left = places.chunk_by(|a, b| a == b).peekable();
+        let mut runs = Vec::new();
+        while let Some(run) = left.next() {
+            let (place, len) = (run[0], run.len());
+            let (known, next) = match left.peek() {
+                Some(next) => (len, next[0].entry),
+                None => (around.same, around.next),
+            };
+            let expected = view.lengths.expected(known, place.entry, next);
+            runs.push(Run { place, len, expected, known });
+        }
+        Ok(runs)
     }
 
     fn read_blocks(&self, view: &View, first: u64, buf: &mut [u8], work: &mut Work) -> Result<()> {
-        let places = self.places(view, first, buf.len() / BLOCK)?;
-        let runs: Vec<&[Place]> = places.chunk_by(|a, b| a == b).collect();
+        let runs = self.runs(view, first, buf.len() / BLOCK)?;
         let mut bytes = std::mem::take(&mut work.together);
         let (mut block, mut rest, mut runs) = (first, buf, &runs[..]);
         while !runs.is_empty() {
             let (now, later) = runs.split_at(self.read_together(runs, &mut bytes));
-            let ahead = Ahead { pos: now[0][0].entry * ALIGN, bytes: &bytes };
+            let ahead = Ahead { pos: now[0].place.pos(), bytes: &bytes };
             for run in now {
-                let (piece, after) = rest.split_at_mut(run.len() * BLOCK);
-                self.read_run(view, (block, run[0]), piece, ahead, work)?;
-                block += run.len() as u64;
+                let (piece, after) = rest.split_at_mut(run.len * BLOCK);
+                self.read_run(view, (block, run), piece, ahead, work)?;
+                block += run.len as u64;
                 rest = after;
             }
             runs = later;
@@ -135,25 +216,25 @@ impl Volume {
 
     /// Reads the first of these runs, and those that lie behind it, at once where there are more than one. Returns how many these
     /// are.
-    fn read_together(&self, runs: &[&[Place]], bytes: &mut Vec<u8>) -> usize {
+    fn read_together(&self, runs: &[Run], bytes: &mut Vec<u8>) -> usize {
         const MOST: u64 = 256 << 10;
         /// Between them there may be the heads of extents, and what is dead by now.
         const NEAR: u64 = 4096;
-        let start = runs[0][0].entry * ALIGN;
+        let start = runs[0].place.pos();
         let segment_end = ((start >> self.bits) + 1) << self.bits;
-        let (mut last, mut near, mut end) = (start, start + (runs[0].len() * BLOCK) as u64, start);
+        let (mut last, mut near, mut end) = (start, start + (runs[0].len * BLOCK) as u64, start);
         let follow = runs[1..].iter().take_while(|run| {
-            let (pos, len) = (run[0].entry * ALIGN, run.len() * BLOCK);
+            let pos = run.place.pos();
             if pos == 0 {
                 // Zeros lie nowhere.
                 return true;
             }
-            let its_end = (pos + guess(len) as u64).min(segment_end);
+            let its_end = (pos + run.expected as u64).min(segment_end);
             let is_near = pos > last && pos <= near + NEAR && pos < segment_end;
             if start == 0 || !is_near || its_end - start > MOST {
                 return false;
             }
-            (last, near, end) = (pos, pos + len as u64, its_end);
+            (last, near, end) = (pos, pos + (run.len * BLOCK) as u64, its_end);
             true
         });
         let count = 1 + follow.count();
@@ -169,22 +250,24 @@ impl Volume {
     fn read_run(
         &self,
         view: &View,
-        (first, place): (u64, Place),
+        (first, run): (u64, &Run),
         buf: &mut [u8],
         ahead: Ahead<'_>,
         work: &mut Work,
     ) -> Result<()> {
         /// The segment may have been cleaned and written again in the meantime: how often in one read at most.
         const TIMES: usize = 100;
-        let (mut place, mut is_same, mut ahead) = (place, false, ahead);
+        let Run { mut place, expected, known, .. } = *run;
+        let (mut is_same, mut ahead) = (false, ahead);
         for _ in 0..TIMES {
-            let damage = match self.read_place(view, (first, place), buf, ahead, work) {
+            let now = Run { place, len: run.len, expected, known };
+            let damage = match self.read_place(view, (first, &now), buf, ahead, work) {
                 Err(error @ Error::Corrupt { .. }) => error,
                 other => return other,
             };
             // From now on what is there now.
             ahead = Ahead::default();
-            let now = self.places(view, first, buf.len() / BLOCK)?;
+            let now = self.places(view, first, run.len)?;
             let was_same = is_same;
             is_same = now.iter().all(|now| *now == place);
             // Once, it may be that just these blocks were written there again while they were read.
@@ -194,25 +277,26 @@ impl Volume {
             if now.iter().any(|other| *other != now[0]) {
                 // They are not together any more.
                 for (i, (block, &place)) in buf.chunks_exact_mut(BLOCK).zip(&now).enumerate() {
-                    self.read_run(view, (first + i as u64, place), block, ahead, work)?;
+                    let run = Run { place, len: 1, expected, known: 1 };
+                    self.read_run(view, (first + i as u64, &run), block, ahead, work)?;
                 }
                 return Ok(());
             }
             place = now[0];
         }
-        Err(Error::Corrupt { what: "fragment", at: At::Pos(place.entry * ALIGN) })
+        Err(Error::Corrupt { what: "fragment", at: At::Pos(place.pos()) })
     }
 
     /// The same from what is kept decoded, if it is there.
     fn read_place(
         &self,
         view: &View,
-        (first, place): (u64, Place),
+        (first, run): (u64, &Run),
         buf: &mut [u8],
         ahead: Ahead<'_>,
         work: &mut Work,
     ) -> Result<()> {
-        let Place { entry, turn } = place;
+        let Place { entry, turn } = run.place;
         // Whole units are not kept.
         let may_be_part = buf.len() < MAX_UNIT * BLOCK && entry > 0;
         if may_be_part
@@ -226,7 +310,11 @@ impl Volume {
         }
         work.room.clear();
         let from = From { ahead, ..self.from() };
-        let (block, _) = read_unit(from, &self.dictionaries, first, entry, buf, work)?;
+        let at = Unit { first, entry, expected: run.expected };
+        let (block, len) = read_unit(from, &self.dictionaries, at, buf, work)?;
+        if entry > 0 {
+            view.lengths.learn(run.known, len as usize);
+        }
         if may_be_part && !work.room.is_empty() {
             let bytes = std::mem::take(&mut work.room);
             let weight = bytes.len() as u64;
@@ -238,9 +326,14 @@ impl Volume {
     }
 }
 
-/// Bytes that blocks take as a rule, head included: most shrink to less than five eighths, and for others a second read follows.
-fn guess(len: usize) -> usize {
-    FRAGMENT_HEAD + (len / 8 * 5).max(BLOCK / 2)
+/// What is to be read of a unit.
+pub(super) struct Unit {
+    /// The first of the blocks.
+    pub first: u64,
+    /// Where it lies, in eighths; 0 for zeros.
+    pub entry: u64,
+    /// How many bytes are read at once; what it has beyond them needs a second read.
+    pub expected: usize,
 }
 
 /// Fills `buf` with blocks of the fragment where this entry leads, if it is theirs. Returns its first block, and how
@@ -248,8 +341,7 @@ fn guess(len: usize) -> usize {
 pub(super) fn read_unit(
     from: From<'_>,
     dictionaries: &Dictionaries,
-    first: u64,
-    entry: u64,
+    Unit { first, entry, expected }: Unit,
     buf: &mut [u8],
     work: &mut Work,
 ) -> Result<(u64, u64)> {
@@ -260,7 +352,7 @@ pub(super) fn read_unit(
     let pos = entry * ALIGN;
     let corrupt = || Error::Corrupt { what: "fragment", at: At::Pos(pos) };
     let Work { scratch, stored, room, .. } = work;
-    let head = read_fragment(from, pos, guess(buf.len()), stored)?;
+    let head = read_fragment(from, pos, expected, stored)?;
     // What a clone shares was written as blocks of another region.
     let skip = beyond(first, head.block) as usize;
     if skip + buf.len() / BLOCK > head.count as usize {

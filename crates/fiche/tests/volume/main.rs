@@ -7,6 +7,7 @@ mod dictionary;
 mod flushes;
 mod golden;
 mod model;
+mod reads;
 mod room;
 mod snapshots;
 mod tend;
