@@ -3023,6 +3023,9 @@ def read_usage_page(volume: Volume, position: int, number: int) -> list[int]:
         content.require(led_to <= written, f"more in use than written in segment {segment}")
         content.require(written == 0 or 1 <= segment < volume.segments, "segment that is none")
         live.append(led_to)
+    if content.at < len(content.data):
+        # What is still to be packed: nothing that a reader needs.
+        content.take(FANOUT // 8)
     content.finish()
     return live
 

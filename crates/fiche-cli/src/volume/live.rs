@@ -186,10 +186,11 @@ fn metrics(volume: &Volume) -> String {
     family(
         "segments",
         "gauge",
-        "Segments: in use, in use by snapshots only, free, free but kept for the map and the cleaner, soon free, and as many as there may be.",
+        "Segments: in use, in use by snapshots only, still to be packed harder, free, free but kept for the map and the cleaner, soon free, and as many as there may be.",
         &[
             ("state=used", stats.used_segments as f64),
             ("state=held", stats.held_segments as f64),
+            ("state=unpacked", stats.unpacked_segments as f64),
             ("state=free", stats.free_segments as f64),
             ("state=kept", stats.kept_segments as f64),
             ("state=pending", stats.pending_segments as f64),

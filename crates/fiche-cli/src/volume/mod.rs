@@ -3,6 +3,7 @@
 mod clone;
 mod image;
 mod live;
+mod pack;
 mod serve;
 mod snapshot;
 
@@ -29,6 +30,7 @@ pub enum Verb {
     Check(Check),
     Resize(Resize),
     Trim(Trim),
+    Pack(pack::Pack),
     Import(image::Import),
     Export(image::Export),
     #[command(subcommand)]
@@ -134,6 +136,7 @@ pub fn run(verb: Verb) -> Result<(), Failed> {
         Verb::Check(args) => check(&args),
         Verb::Resize(args) => resize(&args),
         Verb::Trim(args) => trim(&args),
+        Verb::Pack(args) => pack::run(&args),
         Verb::Import(args) => image::import(&args),
         Verb::Export(args) => image::export(&args),
         Verb::Snapshot(verb) => snapshot::run(verb),
@@ -236,10 +239,15 @@ fn trim(args: &Trim) -> Result<(), Failed> {
     let volume = args.open.open(&args.file)?;
     volume.trim().map_err(at)?;
     drop(volume);
-    if is_device(&args.file) {
+    tell_given(&args.file, before)
+}
+
+/// Says how much of what a volume took was given back.
+fn tell_given(file: &Path, before: u64) -> Result<(), Failed> {
+    if is_device(file) {
         return Ok(());
     }
-    let after = taken(&args.file)?;
+    let after = taken(file)?;
     let given = show(before.saturating_sub(after));
     ui::print(format!("{given} of {} were given back\n", show(before)).as_bytes())
 }
@@ -276,6 +284,7 @@ pub fn describe(told: &Description, as_json: bool) -> Result<(), Failed> {
             "free_bytes": told.free_len,
             "capacity_bytes": told.capacity,
             "live_thousandths": told.live,
+            "unpacked_bytes": told.unpacked_len,
             "dictionaries": told.dictionaries,
             "generation": told.generation,
             "snapshots": told.snapshots.iter().map(snapshot::json_of).collect::<Vec<_>>(),
@@ -300,6 +309,12 @@ pub fn describe(told: &Description, as_json: bool) -> Result<(), Failed> {
         ("free", format!("{} in segments of {}", show(told.free_len), show(told.segment_len))),
         ("needed", format!("{:.1} % of what the others hold", f64::from(told.live) / 10.0)),
     ];
+    if told.unpacked_len > 0 {
+        rows.push((
+            "to pack",
+            format!("{}, when nobody asks for anything", show(told.unpacked_len)),
+        ));
+    }
     if !snapshots.is_empty() {
         rows.push(("snapshots", snapshots));
     }

@@ -12,6 +12,7 @@ use fiche_serve::Tls;
 use fiche_serve::{Address, Disk, Nbd};
 use rustix::mm::MlockAllFlags;
 
+use super::pack::Harder;
 use super::{Open, live};
 use crate::dictionary::Given;
 use crate::input;
@@ -55,13 +56,8 @@ pub struct Serve {
     /// Bytes of a volume that are written as one extent, at most: 8K to 256K, by default 32K. Reading does not depend on it
     #[arg(long, value_parser = parse)]
     extent: Option<u64>,
-    /// Bytes of a volume that are compressed together, at most, when nobody asks for anything and blocks are packed again, harder: 4K to 128K, by default as
-    /// many as it was made with. Longer ones shrink more, shorter ones are read faster one by one
-    #[arg(long, value_name = "SIZE", value_parser = parse)]
-    pack: Option<u64>,
-    /// Train no dictionary of what a volume holds when nobody asks for anything; those that there are are used
-    #[arg(long)]
-    no_dictionary: bool,
+    #[command(flatten)]
+    harder: Harder,
     #[command(flatten)]
     index: stream::Index,
     #[command(flatten)]
@@ -116,12 +112,9 @@ const LOOK: Duration = Duration::from_millis(50);
 
 impl Serve {
     fn volume(&self) -> Result<Arc<Volume>, Failed> {
-        let mut options = self.open.options().train(!self.no_dictionary);
+        let mut options = self.harder.apply(self.open.options());
         if let Some(bytes) = self.extent {
             options = options.extent(usize::try_from(bytes).unwrap_or(usize::MAX));
-        }
-        if let Some(bytes) = self.pack {
-            options = options.pack(usize::try_from(bytes).unwrap_or(usize::MAX));
         }
         let opened = FileDevice::open(&self.file).and_then(|device| options.open(device));
         opened.map(Arc::new).map_err(|error| Failed::at(&self.file, error))

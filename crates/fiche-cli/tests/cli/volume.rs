@@ -182,10 +182,8 @@ fn who_serves_a_volume_tells_what_it_does() {
     fails(&place, 5, &["volume", "info", "--live", "disk"], "nobody of this machine");
 }
 
-#[test]
-fn a_volume_that_nobody_asks_for_anything_gets_a_dictionary_of_what_it_holds() {
-    let place = Place::new();
-    // Sentences of random letters, in any order.
+/// Sentences of random letters, in any order: 8 MiB.
+fn sentences() -> Vec<u8> {
     let mut state = 1u64;
     let mut below = |n: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -198,6 +196,12 @@ fn a_volume_that_nobody_asks_for_anything_gets_a_dictionary_of_what_it_holds() {
         image.extend(&sentences[below(300) as usize]);
     }
     image.truncate(8 << 20);
+    image
+}
+
+#[test]
+fn a_volume_that_nobody_asks_for_anything_gets_a_dictionary_of_what_it_holds() {
+    let (place, image) = (Place::new(), sentences());
     std::fs::write(place.path("image"), &image).unwrap();
     place.ok(&["volume", "import", "image", "disk"]);
     let live = |key: &str| {
@@ -215,18 +219,7 @@ fn a_volume_that_nobody_asks_for_anything_gets_a_dictionary_of_what_it_holds() {
         let child = command.args(more).stderr(Stdio::null()).spawn().unwrap();
         let server = Served(child);
         let start = Instant::now();
-        // Segments of what was packed better are given up, one after the other: it is over when there were none in many looks, which take longer on a
-        // machine that has other things to do, as packing does.
-        let (mut given_up, mut looks) = (0.0, 0);
-        let mut is_done = || match count > 0.0 {
-            true => {
-                let now = live("segments_cleaned_total");
-                looks = if now == given_up { looks + 1 } else { 0 };
-                given_up = now;
-                live("dictionaries") == count && now > 2.0 && looks > 30
-            }
-            false => start.elapsed() > Duration::from_secs(3),
-        };
+        let is_done = || live("dictionaries") == count && live("segments_unpacked") == 0.0;
         while !place.path("socket").exists() || !is_done() {
             assert!(start.elapsed() < Duration::from_secs(60), "nothing comes of it");
             std::thread::sleep(Duration::from_millis(50));
@@ -240,6 +233,47 @@ fn a_volume_that_nobody_asks_for_anything_gets_a_dictionary_of_what_it_holds() {
     assert!(after < before * 4 / 5, "{after} of {before} bytes");
     place.ok(&["volume", "export", "disk", "back"]);
     assert!(std::fs::read(place.path("back")).unwrap() == image);
+}
+
+#[test]
+fn what_a_volume_holds_is_packed_when_that_is_asked_for() {
+    let (place, image) = (Place::new(), sentences());
+    std::fs::write(place.path("image"), &image).unwrap();
+    place.ok(&["volume", "import", "image", "disk", "--unit", "4K"]);
+    let told = |place: &Place, name: &str| {
+        let info = ok(place, &["volume", "info", "disk", "--json"]);
+        let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+        info[name].as_u64().unwrap()
+    };
+    assert!(told(&place, "unpacked_bytes") >= 4 << 20);
+    assert!(ok(&place, &["volume", "info", "disk"]).contains("to pack   "));
+    fails(&place, 2, &["volume", "pack", "disk", "--pack", "5K"], "multiple of 4 KiB");
+    fails(&place, 5, &["volume", "pack", "none"], "none");
+    fails(&place, 2, &["volume", "pack", "image"], "not a fiche file");
+    // Whoever ends it in the middle keeps what was there.
+    let mut child =
+        place.command(&["volume", "pack", "disk"]).stderr(Stdio::piped()).spawn().unwrap();
+    let start = Instant::now();
+    let before = std::fs::metadata(place.path("disk")).unwrap().modified().unwrap();
+    while std::fs::metadata(place.path("disk")).unwrap().modified().unwrap() == before
+        && start.elapsed() < Duration::from_secs(20)
+    {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let code = child.wait().unwrap().code();
+    assert!(matches!(code, Some(130 | 0)), "{code:?}");
+    place.ok(&["volume", "check", "disk"]);
+    place.ok(&["volume", "pack", "disk", "--pack", "64K"]);
+    assert_eq!(told(&place, "unpacked_bytes"), 0);
+    assert!(!ok(&place, &["volume", "info", "disk"]).contains("to pack   "));
+    place.ok(&["volume", "check", "disk"]);
+    place.ok(&["volume", "export", "disk", "back"]);
+    assert!(std::fs::read(place.path("back")).unwrap() == image);
+    // While it is served, that packs it by itself.
+    let server = Served::new(&place, "disk");
+    fails(&place, 5, &["volume", "pack", "disk"], "in use");
+    assert_eq!(server.end("-TERM"), Some(0));
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub(super) struct Victim {
     turn: u64,
     /// What of it was needed at first, of 2^20.
     part: u64,
-    /// Whether its blocks are as requests wrote them, or may be.
+    /// Whether its blocks are as requests wrote them.
     is_raw: bool,
     bytes: Vec<u8>,
     /// Where they lie in it; those from `next` on are still to be looked at, those before `end` now.
@@ -101,7 +101,7 @@ impl Volume {
     pub(super) fn choose(&self, log: &mut Log, segment: u32) -> Victim {
         log.space.set_chosen(segment);
         let (turn, part) = (self.map().turn_of(segment), log.space.part(segment));
-        let is_raw = turn == 0 || log.space.is_raw(segment);
+        let is_raw = log.space.is_raw(segment);
         Victim {
             segment,
             turn,

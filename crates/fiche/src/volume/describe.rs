@@ -38,6 +38,8 @@ pub struct Description {
     pub free_len: u64,
     /// Of what the other segments hold, the part that is still needed, in thousandths.
     pub live: u32,
+    /// Bytes of the segments that hold blocks as they were written in a hurry, which are packed harder when nobody asks for anything.
+    pub unpacked_len: u64,
     /// How often the map was stored.
     pub generation: u64,
     /// How many dictionaries were trained from what it holds.
@@ -109,6 +111,10 @@ pub fn describe(source: &dyn ReadAt) -> Result<Description> {
         stored_len: u64::from(segments) << bits,
         free_len: free << bits,
         live: (live * 1000 / total.max(1)) as u32,
+        unpacked_len: match superblock.codec {
+            Codec::Copy => 0,
+            _ => u64::from(space.raw_len()) << bits,
+        },
         generation: superblock.generation,
         dictionaries: dictionaries.len(),
         clones: clones::infos(&clones, &snapshots),

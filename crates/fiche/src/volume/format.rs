@@ -86,7 +86,8 @@
 //!
 //! *block* is its number, *count* 1. Its content, stored like that of a node, is 1024 pairs of varints, for the segments from
 //! 1024 times its number on: how many blocks and nodes were written to the segment, and how many of them the map
-//! still leads to: the map that the superblock has, one for each block and for each node of any level. Usage pages and the root are not counted. A page whose segments have none is not there.
+//! still leads to: the map that the superblock has, one for each block and for each node of any level. Usage pages and the root are not counted. Behind them 128 bytes
+//! may follow, of which bit *i* (of the value 1 for *i* = 0, in the first byte) tells of segment *i* of the page that it may hold blocks as requests wrote them, which are still to be packed harder. A page whose segments have none is not there.
 //!
 //! # Usage root
 //!

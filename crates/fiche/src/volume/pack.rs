@@ -40,6 +40,17 @@ impl Packed {
 }
 
 impl Volume {
+    /// Lets [`tend`](Volume::tend) pack all that is stored once more, when nobody asks for anything: with another [`pack`](crate::volume::OpenOptions::pack) than
+    /// before, say. Costs nothing by itself.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`](crate::Error::Poisoned).
+    pub fn pack_again(&self) -> Result<()> {
+        self.check_poison()?;
+        locked(&self.log).space.set_all_raw();
+        Ok(())
+    }
+
     /// Packs the units that have blocks of a segment that is being cleaned, as far as is looked at now: each with the blocks beside it,
     /// wherever those are. Nobody has to wait for it.
     pub(super) fn pack(&self, victim: &Victim) -> Packed {

@@ -382,6 +382,7 @@ impl Volume {
         for (&segment, &total) in totals {
             space.set_total(segment, total);
         }
+        space.set_all_raw();
         needed.iter().for_each(|&entry| space.pin(entry));
         snapshot::count(&log.snapshots, &mut space);
         space.find_free();

@@ -16,7 +16,7 @@ pub(super) struct Used {
     turn: u64,
     /// Whether nodes or usage pages were written to it, since that turn.
     has_meta: bool,
-    /// Whether it holds blocks as requests wrote them, since that turn: in a hurry.
+    /// Whether it holds blocks as requests wrote them: in a hurry.
     is_raw: bool,
 }
 
@@ -453,13 +453,28 @@ impl Space {
 
     /// The oldest segment whose blocks are as requests wrote them, however much of it is needed.
     pub fn raw(&self) -> Option<u32> {
-        let is_candidate = |segment: &u32| self.is_raw(*segment) && self.may_clean(*segment);
-        (1..self.segments()).filter(is_candidate).min_by_key(|&segment| self.used(segment).turn)
+        self.all_raw().min_by_key(|&segment| self.used(segment).turn)
+    }
+
+    fn all_raw(&self) -> impl Iterator<Item = u32> {
+        (1..self.segments()).filter(|&segment| self.is_raw(segment) && self.may_clean(segment))
     }
 
     /// All that is stored may be packed better from now on.
     pub fn set_all_raw(&mut self) {
-        self.used.iter_mut().filter(|used| used.live > 0).for_each(|used| used.is_raw = true);
+        for segment in 1..self.segments() {
+            if self.used(segment).live > 0 {
+                self.set_raw(segment, true);
+            }
+        }
+    }
+
+    fn set_raw(&mut self, segment: u32, is_raw: bool) {
+        if self.is_raw(segment) != is_raw
+            && let Some(used) = self.change(segment)
+        {
+            used.is_raw = is_raw;
+        }
     }
 
     /// Those that hold something to which the map leads.
@@ -473,12 +488,15 @@ impl Space {
         self.used(segment).is_raw
     }
 
+    /// How many segments are to be packed again, when there is time.
+    pub fn raw_len(&self) -> u32 {
+        self.all_raw().count() as u32
+    }
+
     /// Nothing would be won by packing what is in it.
     pub fn set_packed(&mut self, segment: u32) {
         self.chosen.remove(&segment);
-        if let Some(used) = self.used.get_mut(segment as usize) {
-            used.is_raw = false;
-        }
+        self.set_raw(segment, false);
     }
 
     /// Cleaning wins nothing.
@@ -528,6 +546,11 @@ impl Space {
             bytes.put_varint(total.into());
             bytes.put_varint(live.into());
         }
+        let mut is_raw = [0; FAN / 8];
+        for at in (0..FAN).filter(|at| self.is_raw((start + at) as u32)) {
+            is_raw[at / 8] |= 1 << (at % 8);
+        }
+        bytes.put(&is_raw);
         (!is_nothing).then_some(bytes)
     }
 
@@ -543,6 +566,14 @@ impl Space {
                 _ => return Err(take.corrupt()),
             }
         }
+        // In a page of before that was told anything may be.
+        let is_raw = match take.remaining() {
+            0 => &[0xFF; FAN / 8],
+            _ => take.bytes(FAN / 8)?,
+        };
+        for (at, used) in self.used.iter_mut().skip(start).take(FAN).enumerate() {
+            used.is_raw = is_raw[at / 8] >> (at % 8) & 1 == 1;
+        }
         take.end()
     }
 }
@@ -554,4 +585,32 @@ pub(super) fn put_root(pages: &[u64]) -> Vec<u8> {
 
 pub(super) fn parse_root(bytes: &[u8]) -> Option<Vec<u64>> {
     bytes.len().is_multiple_of(ENTRY).then(|| bytes.chunks(ENTRY).map(load_low).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_says_which_segments_are_to_be_packed_and_one_of_before_that_all_are() {
+        let new = || Space::new(16, 40, 40, [0; 2]);
+        let mut space = new();
+        for segment in 1..40u32 {
+            space.enter(if segment % 3 == 0 { Stream::Hot } else { Stream::Cold }, segment);
+            space.add((u64::from(segment) << 16) / ALIGN, segment);
+        }
+        space.enter(Stream::Hot, 2);
+        space.set_packed(9);
+        let page = space.page(0).unwrap();
+        let raw = |space: &Space| (1..40).filter(|&at| space.is_raw(at)).collect::<Vec<_>>();
+        assert_eq!(raw(&space), [2, 3, 6, 12, 15, 18, 21, 24, 27, 30, 33, 36, 39]);
+        let mut again = new();
+        again.parse_page(0, &page, 0).unwrap();
+        assert_eq!(raw(&again), raw(&space));
+        let before = &page[..page.len() - FAN / 8];
+        again.parse_page(0, before, 0).unwrap();
+        assert_eq!(raw(&again), (1..40).collect::<Vec<_>>());
+        assert!(again.parse_page(0, &page[..page.len() - 1], 0).is_err());
+        assert!(again.parse_page(0, &[&page[..], &[0]].concat(), 0).is_err());
+    }
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::codec::Codec;
 use crate::error::Result;
 use crate::volume::clones;
 use crate::volume::format::BLOCK;
@@ -167,6 +168,8 @@ pub struct Stats {
     pub written_len: u64,
     /// See there.
     pub live_len: u64,
+    /// Segments that hold blocks as they were written in a hurry, which are packed harder when nobody asks for anything.
+    pub unpacked_segments: u64,
     /// Bytes of the map in memory.
     pub map_memory: u64,
     /// Whether writing failed, so that nothing is written any more.
@@ -226,6 +229,9 @@ impl Volume {
         stats.free_segments = space.free_len().into();
         stats.kept_segments = self.kept(&log).into();
         stats.pending_segments = (space.soon() + space.on_the_way).into();
+        if self.packing.codec != Codec::Copy {
+            stats.unpacked_segments = space.raw_len().into();
+        }
         stats.map_memory = self.map().memory();
         stats
     }

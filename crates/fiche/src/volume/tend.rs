@@ -45,7 +45,7 @@ impl Volume {
     /// bytes as keep up with what is written, more the less room is left, so that no write has to wait
     /// for a segment. If `is_idle`, since nobody asked for anything for a while, also such that are not needed yet, until
     /// nearly all that is stored is needed. It puts blocks that were written one by one together into units, and compresses all that was
-    /// written since the volume was opened harder, once; then it stores the map, and gives back the room of those that are free.
+    /// written by requests harder, once; then it stores the map, and gives back the room of those that are free.
     /// Returns whether there is more to do now.
     ///
     /// Without it a write that finds no room cleans by itself, and nothing is given back but by [`trim`](Volume::trim). Usually

@@ -182,7 +182,9 @@ fn good() -> Vec<(&'static str, Vec<u8>)> {
         ("snapshots", kept.bytes()),
         ("snapshots-log", kept_and_stopped),
         ("reused-log", reused_and_stopped),
+        // Twice: the first was made before it was told what is still to be packed.
         ("tended", tended.bytes()),
+        ("unpacked", tended.bytes()),
         ("tended-log", tended_and_stopped),
         ("zstd", zstd),
         ("log", stopped),

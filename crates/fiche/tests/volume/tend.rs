@@ -391,6 +391,54 @@ fn what_is_written_while_it_is_packed_is_there() {
     check(&volume);
 }
 
+#[test]
+fn what_was_not_packed_before_a_volume_was_closed_is_packed_when_it_is_open_again() {
+    for codec in [Codec::Zstd, Codec::Lz4] {
+        let (blocks, device) = (6000u64, TracedDevice::default());
+        let options = Options::new(blocks * BLOCK as u64).segment_bits(20).codec(codec).level(1);
+        let volume = Volume::create(device.clone(), options.unit(BLOCK)).unwrap();
+        let mut random = Random(15);
+        let model = random.text(blocks as usize * BLOCK);
+        for (i, block) in model.chunks(BLOCK).enumerate() {
+            volume.write_at((i * BLOCK) as u64, block).unwrap();
+        }
+        drop(volume);
+        let open = |bytes: Vec<u8>, pack: usize| {
+            let device = TracedDevice::holding(bytes);
+            let options = OpenOptions::default().train(false).pack(pack * BLOCK);
+            (options.open(device.clone()).unwrap(), device)
+        };
+        // Some of it is, and the machine stops.
+        let (volume, device) = open(device.bytes(), 4);
+        let unpacked = volume.stats().unpacked_segments;
+        assert!(unpacked > 5, "{unpacked}");
+        let before = volume.check().unwrap().stored_len;
+        while volume.stats().unpacked_segments > unpacked / 2 {
+            assert!(volume.tend(true).unwrap());
+        }
+        let (volume, device) = open(device.bytes(), 4);
+        assert!((1..unpacked).contains(&volume.stats().unpacked_segments), "{:?}", volume.stats());
+        tend(&volume);
+        assert_eq!(volume.stats().unpacked_segments, 0);
+        let after = volume.check().unwrap().stored_len;
+        assert!(after < before * 9 / 10, "{codec:?}: {after} of {before}");
+        assert!(whole(&volume) == model);
+        check(&volume);
+        drop(volume);
+        // It stays so, until somebody asks for it.
+        let (volume, _) = open(device.bytes(), 16);
+        assert_eq!(volume.stats().unpacked_segments, 0);
+        tend(&volume);
+        assert_eq!(volume.stats().moved_len, 0);
+        volume.pack_again().unwrap();
+        tend(&volume);
+        let again = volume.check().unwrap().stored_len;
+        assert!(volume.stats().moved_len > 0 && again < after, "{codec:?}: {again} of {after}");
+        assert!(whole(&volume) == model);
+        check(&volume);
+    }
+}
+
 type Hook = Box<dyn FnOnce() + Send>;
 
 /// A device on which something happens during the next barrier.

@@ -1,0 +1,75 @@
+//! `fiche volume pack`
+
+use std::path::PathBuf;
+
+use fiche::volume::{FileDevice, OpenOptions};
+
+use super::{Open, taken, tell_given};
+use crate::sizes::parse;
+use crate::ui::{self, Failed, Progress};
+
+/// How blocks are packed again, when nobody asks for anything
+#[derive(clap::Args)]
+pub struct Harder {
+    /// Bytes of a volume that are compressed together, at most, when nobody asks for anything and blocks are packed again, harder: 4K to 128K, by default as
+    /// many as it was made with. Longer ones shrink more, shorter ones are read faster one by one
+    #[arg(long, value_name = "SIZE", value_parser = parse)]
+    pack: Option<u64>,
+    /// Train no dictionary of what a volume holds when nobody asks for anything; those that there are are used
+    #[arg(long)]
+    no_dictionary: bool,
+}
+
+impl Harder {
+    pub fn apply(&self, options: OpenOptions) -> OpenOptions {
+        let options = options.train(!self.no_dictionary);
+        match self.pack {
+            Some(bytes) => options.pack(usize::try_from(bytes).unwrap_or(usize::MAX)),
+            None => options,
+        }
+    }
+}
+
+/// Pack all that a volume holds once more, as hard as can be, and give back what it does not need
+///
+/// A volume that is served does that by itself when nobody asks for anything, with what was written since. Interrupted, it is as it was, or partly
+/// packed: nothing is lost, and the next time goes on.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  fiche volume import disk.img disk.fiche\n  \
+fiche volume pack disk.fiche --pack 64K")]
+pub struct Pack {
+    /// The volume, which nobody may be using
+    file: PathBuf,
+    #[command(flatten)]
+    harder: Harder,
+    #[command(flatten)]
+    open: Open,
+    /// No progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+pub fn run(args: &Pack) -> Result<(), Failed> {
+    let at = |error| Failed::at(&args.file, error);
+    let before = taken(&args.file)?;
+    let options = args.harder.apply(args.open.options());
+    let opened = FileDevice::open(&args.file).and_then(|device| options.open(device));
+    let volume = opened.map_err(at)?;
+    volume.pack_again().map_err(at)?;
+    ui::set_left("what was packed stays so, and the rest is as it was");
+    ui::will_check();
+    let left = || {
+        let stats = volume.stats();
+        stats.unpacked_segments * stats.segment_len
+    };
+    let mut before_this = left();
+    let progress = Progress::new("pack", Some(before_this), args.quiet);
+    while volume.tend(true).map_err(at)? {
+        let now = left();
+        progress.add(before_this.saturating_sub(now))?;
+        before_this = now;
+    }
+    progress.done();
+    drop(volume);
+    tell_given(&args.file, before)
+}
