@@ -1,6 +1,7 @@
 //! `fiche volume pack`
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use fiche::volume::{FileDevice, OpenOptions};
 
@@ -11,11 +12,11 @@ use crate::ui::{self, Failed, Progress};
 /// How blocks are packed again, when nobody asks for anything
 #[derive(clap::Args)]
 pub struct Harder {
-    /// Bytes of a volume that are compressed together, at most, when nobody asks for anything and blocks are packed again, harder: 4K to 128K, by default as
+    /// Bytes of a volume that are compressed together, at most, when blocks are packed again, harder: 4K to 128K and a 16th of a segment, by default as
     /// many as it was made with. Longer ones shrink more, shorter ones are read faster one by one
     #[arg(long, value_name = "SIZE", value_parser = parse)]
     pack: Option<u64>,
-    /// Train no dictionary of what a volume holds when nobody asks for anything; those that there are are used
+    /// Train no dictionary of what a volume holds; those that there are are used
     #[arg(long)]
     no_dictionary: bool,
 }
@@ -32,8 +33,8 @@ impl Harder {
 
 /// Pack all that a volume holds once more, as hard as can be, and give back what it does not need
 ///
-/// A volume that is served does that by itself when nobody asks for anything, with what was written since. Interrupted, it is as it was, or partly
-/// packed: nothing is lost, and the next time goes on.
+/// A volume that is served does that by itself when nobody asks for anything, once with all that was written. Interrupted, it is as it was, or partly
+/// packed, and nothing is lost; serving it goes on with the rest, and this with all of it.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  fiche volume import disk.img disk.fiche\n  \
 fiche volume pack disk.fiche --pack 64K")]
@@ -49,6 +50,9 @@ pub struct Pack {
     quiet: bool,
 }
 
+/// How often the progress is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
 pub fn run(args: &Pack) -> Result<(), Failed> {
     let at = |error| Failed::at(&args.file, error);
     let before = taken(&args.file)?;
@@ -62,12 +66,16 @@ pub fn run(args: &Pack) -> Result<(), Failed> {
         let stats = volume.stats();
         stats.unpacked_segments * stats.segment_len
     };
-    let mut before_this = left();
+    let (mut before_this, mut looked) = (left(), Instant::now());
     let progress = Progress::new("pack", Some(before_this), args.quiet);
     while volume.tend(true).map_err(at)? {
-        let now = left();
-        progress.add(before_this.saturating_sub(now))?;
-        before_this = now;
+        let mut done = 0;
+        // All segments are counted for that.
+        if looked.elapsed() > LOOK {
+            let now = left();
+            (done, before_this, looked) = (before_this.saturating_sub(now), now, Instant::now());
+        }
+        progress.add(done)?;
     }
     progress.done();
     drop(volume);
