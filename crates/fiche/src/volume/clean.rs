@@ -45,6 +45,8 @@ pub(super) struct Victim {
     part: u64,
     /// Whether its blocks are as requests wrote them.
     is_raw: bool,
+    /// Whether they are moved as they are, and are still to be packed where they lie then.
+    moves_raw: bool,
     bytes: Vec<u8>,
     /// Where they lie in it; those from `next` on are still to be looked at, those before `end` now.
     fragments: Vec<(usize, FragmentHead)>,
@@ -70,8 +72,9 @@ impl Victim {
         self.next == 0
     }
 
-    /// From now on only the next ones are looked at, until these are so many bytes.
-    pub fn look_at(&mut self, most: usize) {
+    /// From now on only the next ones are looked at, until these are so many bytes; what is moved of them was packed before, or not.
+    pub fn look_at(&mut self, most: usize, is_packed: bool) {
+        self.moves_raw = self.is_raw && !is_packed;
         let (mut end, mut len) = (self.next, 0usize);
         while end < self.fragments.len() && len < most {
             len += self.fragments[end].1.stored_len();
@@ -107,6 +110,7 @@ impl Volume {
             turn,
             part,
             is_raw,
+            moves_raw: is_raw,
             bytes: Vec::new(),
             fragments: Vec::new(),
             next: 0,
@@ -165,6 +169,7 @@ impl Volume {
         }
         if !moved.parts.is_empty() {
             self.put_moved(log, moved)?;
+            log.space.set_moved_raw(victim.moves_raw);
         }
         let is_done = victim.next == fragments.len();
         if is_done {
@@ -240,6 +245,7 @@ impl Volume {
         let len = moved.bytes.len() as u64;
         self.counts.moved_len.add(len);
         self.put_claimed(&mut log, moved)?;
+        log.space.set_moved_raw(victim.moves_raw);
         victim.next = next;
         Ok((log, len))
     }

@@ -493,6 +493,14 @@ impl Space {
         self.all_raw().count() as u32
     }
 
+    /// What was moved to the cold stream just now may be packed better, or not.
+    pub fn set_moved_raw(&mut self, is_raw: bool) {
+        let segment = (self.heads[Stream::Cold as usize] >> self.bits) as u32;
+        if is_raw && segment > 0 {
+            self.set_raw(segment, true);
+        }
+    }
+
     /// Nothing would be won by packing what is in it.
     pub fn set_packed(&mut self, segment: u32) {
         self.chosen.remove(&segment);

@@ -62,7 +62,7 @@ impl Volume {
         let is_extra = tender.is_extra;
         let Some(victim) = &mut tender.victim else { return Ok(true) };
         // What is behind is not to be moved before it was packed.
-        victim.look_at(if is_idle { AT_A_TIME } else { usize::MAX });
+        victim.look_at(if is_idle { AT_A_TIME } else { usize::MAX }, is_idle);
         let packed = if is_idle { self.pack(victim) } else { Packed::default() };
         let mut log = locked(&self.log);
         if is_extra && (!is_idle || victim.is_untouched() && !packed.is_worth()) {

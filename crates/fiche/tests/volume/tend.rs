@@ -439,6 +439,37 @@ fn what_was_not_packed_before_a_volume_was_closed_is_packed_when_it_is_open_agai
     }
 }
 
+#[test]
+fn what_was_moved_in_a_hurry_is_packed_as_well() {
+    let (blocks, device) = (6000u64, TracedDevice::default());
+    let options = Options::new(blocks * BLOCK as u64)
+        .segment_bits(18)
+        .codec(Codec::Lz4)
+        .level(1)
+        .unit(4 * BLOCK);
+    let volume = Volume::create(device.clone(), options.clone()).unwrap();
+    let mut random = Random(16);
+    let model = random.text(blocks as usize * BLOCK);
+    // Block by block, every other sixteen of them twice, so that the rest is moved by who gives room back.
+    for again in [false, true] {
+        for at in (0..blocks as usize).filter(|at| !again || at / 16 % 2 == 0) {
+            volume.write_at((at * BLOCK) as u64, &model[at * BLOCK..][..BLOCK]).unwrap();
+        }
+    }
+    volume.trim().unwrap();
+    let (moved, before) = (volume.stats().moved_len, volume.check().unwrap().stored_len);
+    assert!(moved > before / 3, "{moved} of {before}");
+    tend(&volume);
+    // In order, and packed at once as when nobody asks for anything.
+    let other = Volume::create(TracedDevice::default(), options).unwrap();
+    other.write_at(0, &model).unwrap();
+    tend(&other);
+    let (after, best) = (volume.check().unwrap().stored_len, other.check().unwrap().stored_len);
+    assert!(after < best * 11 / 10, "{after}, {best} at best, {before} before");
+    assert!(whole(&volume) == model);
+    check(&volume);
+}
+
 type Hook = Box<dyn FnOnce() + Send>;
 
 /// A device on which something happens during the next barrier.
