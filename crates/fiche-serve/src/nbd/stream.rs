@@ -126,6 +126,9 @@ pub(super) struct Stream {
     unsent: Vec<u8>,
 }
 
+/// Bytes that are encrypted as one, at most.
+const RECORD: usize = 16 << 10;
+
 impl Stream {
     fn new(socket: Socket) -> Stream {
         Stream { socket, channel: None, unsent: Vec::new() }
@@ -156,14 +159,20 @@ impl Stream {
             self.send_rest()?;
             return self.write_all(bytes);
         }
+        let Some(mut channel) = self.channel.take() else { return self.send_some(bytes) };
         let mut sealed = Vec::new();
-        let bytes = match &mut self.channel {
-            None => bytes,
-            Some(channel) => {
-                channel.seal(bytes, &mut sealed)?;
-                &sealed
-            }
-        };
+        // The other side decrypts one while the next is encrypted.
+        let done = bytes.chunks(RECORD).try_for_each(|bytes| {
+            sealed.clear();
+            channel.seal(bytes, &mut sealed)?;
+            self.send_some(&sealed)
+        });
+        self.channel = Some(channel);
+        done
+    }
+
+    /// Sends as much as can be without waiting, behind what is left.
+    fn send_some(&mut self, bytes: &[u8]) -> io::Result<()> {
         let sent = if self.unsent.is_empty() { self.socket.send_now(bytes)? } else { 0 };
         self.unsent.extend_from_slice(&bytes[sent..]);
         Ok(())

@@ -182,12 +182,10 @@ impl Channel {
 
     /// Encrypts bytes, and appends them as they are to be sent.
     pub fn seal(&mut self, bytes: &[u8], sealed: &mut Vec<u8>) -> io::Result<()> {
-        for bytes in bytes.chunks(PIECE) {
-            let mut connection = locked(&self.connection);
-            connection.writer().write_all(bytes)?;
-            while connection.wants_write() {
-                connection.write_tls(sealed)?;
-            }
+        let mut connection = locked(&self.connection);
+        connection.writer().write_all(bytes)?;
+        while connection.wants_write() {
+            connection.write_tls(sealed)?;
         }
         Ok(())
     }
