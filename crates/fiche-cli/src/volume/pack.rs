@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use fiche::volume::{FileDevice, OpenOptions};
 
 use super::{Open, taken, tell_given};
-use crate::sizes::parse;
-use crate::ui::{self, Failed, Progress};
+use crate::sizes::{parse, show};
+use crate::ui::{self, Failed, Progress, say};
 
 /// How blocks are packed again, when nobody asks for anything
 #[derive(clap::Args)]
@@ -78,6 +78,9 @@ pub fn run(args: &Pack) -> Result<(), Failed> {
         progress.add(done)?;
     }
     progress.done();
+    if left() > 0 {
+        say!("{} are still to be packed: there is no room for it", show(left()));
+    }
     drop(volume);
     tell_given(&args.file, before)
 }

@@ -270,6 +270,17 @@ fn what_a_volume_holds_is_packed_when_that_is_asked_for() {
     place.ok(&["volume", "check", "disk"]);
     place.ok(&["volume", "export", "disk", "back"]);
     assert!(std::fs::read(place.path("back")).unwrap() == image);
+    // Where there is only just room for what was written it says so, and nothing is lost.
+    let least = (4 << 20..).step_by(128 << 10).find(|capacity| {
+        let capacity = capacity.to_string();
+        let args = ["volume", "import", "image", "full", "--capacity", &capacity];
+        place.command(&args).stderr(Stdio::null()).status().unwrap().success()
+    });
+    let output = place.command(&["volume", "pack", "full"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("still to be packed"), "{least:?}: {said}");
+    place.ok(&["volume", "export", "full", "back2"]);
+    assert!(std::fs::read(place.path("back2")).unwrap() == image);
     // While it is served, that packs it by itself.
     let server = Served::new(&place, "disk");
     fails(&place, 5, &["volume", "pack", "disk"], "in use");

@@ -50,21 +50,24 @@ fn read_at_random(device: &TracedDevice, volume: &Volume, model: &[u8]) -> (f64,
 const KINDS: [(Codec, usize); 5] =
     [(Codec::Copy, 1), (Codec::Lz4, 1), (Codec::Lz4, 4), (Codec::Zstd, 4), (Codec::Zstd, 8)];
 
-#[test]
-fn what_was_written_in_order_is_read_once_and_not_beyond_its_end() {
+/// No more reads of the device for each, and no more bytes for each byte of a unit, however it is packed.
+#[track_caller]
+fn reads_at_most(in_order: bool, most_reads: f64, most_bytes: f64) {
     for (codec, unit) in KINDS {
-        let (device, volume, model) = written(codec, unit, true);
+        let (device, volume, model) = written(codec, unit, in_order);
         let (reads, bytes) = read_at_random(&device, &volume, &model);
-        assert!(reads <= 1.01 && bytes <= 1.05, "{codec:?} {unit}: {reads} {bytes}");
+        let is_little = reads <= most_reads && bytes <= most_bytes;
+        assert!(is_little, "{codec:?} {unit}: {reads} {bytes}");
     }
 }
 
 #[test]
+fn what_was_written_in_order_is_read_once_and_not_beyond_its_end() {
+    reads_at_most(true, 1.01, 1.05);
+}
+
+#[test]
 fn what_was_written_at_random_is_read_little_more_than_once() {
-    for (codec, unit) in KINDS {
-        let (device, volume, model) = written(codec, unit, false);
-        let (reads, bytes) = read_at_random(&device, &volume, &model);
-        // Lengths that nobody knows before: of single blocks any up to their own.
-        assert!(reads <= 1.12 && bytes <= 1.9, "{codec:?} {unit}: {reads} {bytes}");
-    }
+    // Lengths that nobody knows before: of single blocks any up to their own.
+    reads_at_most(false, 1.12, 1.9);
 }
