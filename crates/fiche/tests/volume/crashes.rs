@@ -1,6 +1,6 @@
 //! Whenever the machine stops, and whatever the device does.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::*;
 
@@ -434,44 +434,59 @@ fn trained(random: &mut Random) -> Recorded {
     recorded
 }
 
+/// Histories of the seeds from `first` on, on all processors, until there were so many crashes. How many histories, and how many crashes twice.
+fn crashes_of(
+    wanted: u64,
+    first: u64,
+    of: impl Fn(&mut Random) -> (u64, u64) + Sync,
+) -> (u64, u64) {
+    let (seed, done, twice) = (AtomicU64::new(first), AtomicU64::new(0), AtomicU64::new(0));
+    let work = || {
+        while done.load(Ordering::Relaxed) < wanted {
+            let seed = seed.fetch_add(1, Ordering::Relaxed);
+            let told = NameOnPanic(seed);
+            let counts = of(&mut Random(seed));
+            done.fetch_add(counts.0, Ordering::Relaxed);
+            twice.fetch_add(counts.1, Ordering::Relaxed);
+            drop(told);
+        }
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
+    let [seeds, done, twice] = [seed, done, twice].map(AtomicU64::into_inner);
+    let histories = seeds - first;
+    println!("{done} crashes of {histories} histories, {twice} of them twice");
+    (histories, twice)
+}
+
+/// Says which history it was that failed.
+struct NameOnPanic(u64);
+
+impl Drop for NameOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}", self.0);
+        }
+    }
+}
+
 #[test]
 fn whenever_the_machine_stops_while_dictionaries_come_and_move_the_same_is_there() {
-    let (wanted, mut done, mut seed) = (wanted() / 16, 0, 0);
-    while done < wanted {
-        seed += 1;
-        let mut random = Random(20_000 + seed);
-        done += trained(&mut random).stop(5, &mut random).0;
-    }
-    println!("{done} crashes of {seed} histories");
+    crashes_of(wanted() / 16, 20_001, |random| trained(random).stop(5, random));
 }
 
 #[test]
 fn whenever_the_machine_stops_while_another_thread_cleans_the_same_is_there() {
-    let (wanted, mut done, mut seed) = (wanted() / 4, 0, 0);
-    while done < wanted {
-        seed += 1;
-        let mut random = Random(10_000 + seed);
-        done += beside(&mut random).stop(3, &mut random).0;
-    }
-    println!("{done} crashes of {seed} histories");
+    crashes_of(wanted() / 4, 10_001, |random| beside(random).stop(3, random));
 }
 
 #[test]
 fn whenever_the_machine_stops_what_was_flushed_is_there_and_nothing_out_of_order() {
-    let (wanted, mut done, mut twice, mut seed) = (wanted(), 0, 0, 0);
-    while done < wanted {
-        seed += 1;
-        println!("seed {seed}");
-        let mut random = Random(seed);
-        let counts = match seed % 3 {
-            0 => tight(&mut random).stop(7, &mut random),
-            _ => anything(&mut random).stop(1, &mut random),
-        };
-        done += counts.0;
-        twice += counts.1;
-    }
-    println!("{done} crashes of {seed} histories, {twice} of them twice");
-    assert!(twice > 100 && seed >= 3);
+    let (histories, twice) = crashes_of(wanted(), 1, |random| match random.0 % 3 {
+        0 => tight(random).stop(7, random),
+        _ => anything(random).stop(1, random),
+    });
+    assert!(twice > 100 && histories >= 3);
 }
 
 #[test]

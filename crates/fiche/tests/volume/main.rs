@@ -180,12 +180,7 @@ fn fill_up(device: &dyn WriteAt, model: &mut [u8], random: &mut Random) {
 }
 
 fn digests(bytes: &[u8]) -> Vec<u64> {
-    let digest = |block: &[u8]| {
-        let words = block.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
-        words.fold(1, |sum: u64, word| {
-            (sum ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
-        })
-    };
+    let digest = |block: &[u8]| crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, block);
     bytes.chunks_exact(BLOCK).map(digest).collect()
 }
 
