@@ -484,11 +484,14 @@ fn more_may_come_than_there_are_descriptors_for() {
     let mut limited = Command::new("sh");
     limited.args(["-c", "ulimit -n 64; exec \"$0\" volume serve disk.fiche --nbd ./socket"]);
     let server = Served::start(&place, limited.arg(program).current_dir(place.path("")));
-    let crowd: Vec<_> =
-        (0..120).map(|_| std::os::unix::net::UnixStream::connect(place.path("socket"))).collect();
-    assert!(crowd.iter().filter(|one| one.is_ok()).count() > 64);
-    drop(crowd);
-    io(&place, &["write -P 7 0 1M", "read -P 7 0 1M"]);
+    for _ in 0..5 {
+        let connect = |_| std::os::unix::net::UnixStream::connect(place.path("socket"));
+        let crowd: Vec<_> = (0..120).map(connect).collect();
+        assert!(crowd.iter().filter(|one| one.is_ok()).count() > 64);
+        drop(crowd);
+        // Who comes right behind them is let in all the same.
+        io(&place, &["write -P 7 0 1M", "read -P 7 0 1M"]);
+    }
     assert_eq!(server.end("-TERM"), Some(0));
 }
 

@@ -123,7 +123,7 @@ pub(super) fn agree(
                 };
                 reply(option::ACK, b"")?;
                 out.encrypt(tls)?;
-                *input = Input::new(out.try_clone()?);
+                *input = Input::new(out.share());
                 (is_structured, context) = (false, None);
             }
             option::EXPORT_NAME if tls.is_some() => return Ok(None),

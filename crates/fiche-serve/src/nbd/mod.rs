@@ -287,30 +287,31 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn accept(listener: &Listener, shared: &Arc<Shared>) {
     while !shared.is_stopping.load(Ordering::Acquire) {
-        if !listener.wait(LOOK) {
-            continue;
-        }
-        let Ok(stream) = listener.accept() else {
-            // No descriptor is left, perhaps: whoever comes waits until one is.
-            std::thread::sleep(LOOK);
-            continue;
-        };
+        let is_there = listener.wait(LOOK);
         let mut connections = locked(&shared.connections);
+        // Those that ended have their descriptors until here.
         let (gone, here): (Vec<_>, Vec<_>) =
             connections.drain(..).partition(|connection| connection.thread.is_finished());
         *connections = here;
         gone.into_iter().for_each(|connection| drop(connection.thread.join()));
-        // Too many, or no descriptor is left: it is closed.
-        let Ok(other) = stream.try_clone() else { continue };
+        if !is_there {
+            continue;
+        }
+        let Ok(stream) = listener.accept() else {
+            // No descriptor is left, perhaps: whoever comes waits until one is.
+            drop(connections);
+            std::thread::sleep(LOOK);
+            continue;
+        };
         if connections.len() >= MOST_CONNECTIONS {
             continue;
         }
-        let shared = shared.clone();
+        let (other, shared) = (stream.share(), shared.clone());
         let spawned = std::thread::Builder::new().spawn(move || {
             // How it ended is of no use to anybody. There is another handle of it: the client is to see the end.
-            let end = stream.try_clone();
+            let end = stream.share();
             let _ = serve(stream, &shared);
-            let _ = end.map(|end| end.shutdown());
+            let _ = end.shutdown();
         });
         if let Ok(thread) = spawned {
             connections.push(Connection { stream: other, thread });
@@ -320,7 +321,7 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
 
 fn serve(stream: Stream, shared: &Shared) -> io::Result<()> {
     stream.set_patience(Some(PATIENCE))?;
-    let mut out = stream.try_clone()?;
+    let mut out = stream.share();
     let mut input = Input::new(stream);
     let Some(agreed) = agree(&mut input, &mut out, &shared.exports)? else { return out.finish() };
     input.from.get_ref().set_patience(None)?;

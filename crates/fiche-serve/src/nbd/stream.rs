@@ -4,6 +4,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -30,13 +31,13 @@ impl Listener {
             Listener::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(false)?;
-                Ok(Stream::new(Socket::Unix(stream)))
+                Ok(Stream::new(Socket::Unix(Arc::new(stream))))
             }
             Listener::Tcp(listener) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(false)?;
                 stream.set_nodelay(true)?;
-                Ok(Stream::new(Socket::Tcp(stream)))
+                Ok(Stream::new(Socket::Tcp(Arc::new(stream))))
             }
         }
     }
@@ -57,10 +58,11 @@ fn is_ready(fd: BorrowedFd<'_>, time: Duration) -> bool {
         .is_ok_and(|count| count > 0)
 }
 
-/// What the bytes of a connection go through.
+/// What the bytes of a connection go through. All handles of it have one descriptor: where there is one for who comes, no other can be missing.
+#[derive(Clone)]
 pub(super) enum Socket {
-    Unix(UnixStream),
-    Tcp(TcpStream),
+    Unix(Arc<UnixStream>),
+    Tcp(Arc<TcpStream>),
 }
 
 impl Socket {
@@ -98,8 +100,8 @@ impl AsFd for Socket {
 impl Read for Socket {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self {
-            Socket::Unix(stream) => stream.read(buf),
-            Socket::Tcp(stream) => stream.read(buf),
+            Socket::Unix(stream) => (&**stream).read(buf),
+            Socket::Tcp(stream) => (&**stream).read(buf),
         }
     }
 }
@@ -107,8 +109,8 @@ impl Read for Socket {
 impl Write for Socket {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         match self {
-            Socket::Unix(stream) => stream.write(buf),
-            Socket::Tcp(stream) => stream.write(buf),
+            Socket::Unix(stream) => (&**stream).write(buf),
+            Socket::Tcp(stream) => (&**stream).write(buf),
         }
     }
 
@@ -134,12 +136,10 @@ impl Stream {
         Stream { socket, channel: None, unsent: Vec::new() }
     }
 
-    pub fn try_clone(&self) -> io::Result<Stream> {
-        let socket = match &self.socket {
-            Socket::Unix(stream) => Socket::Unix(stream.try_clone()?),
-            Socket::Tcp(stream) => Socket::Tcp(stream.try_clone()?),
-        };
-        Ok(Stream { socket, channel: self.channel.clone(), unsent: Vec::new() })
+    /// Another handle.
+    pub fn share(&self) -> Stream {
+        let (socket, channel) = (self.socket.clone(), self.channel.clone());
+        Stream { socket, channel, unsent: Vec::new() }
     }
 
     pub fn is_secret(&self) -> bool {
