@@ -26,6 +26,9 @@ need fusermount3 fuse3
 need kill procps
 need nginx nginx
 need pigz pigz
+need lz4 lz4
+need xz xz-utils
+need zstd zstd
 need bgzip tabix
 need bsdcat libarchive-tools
 need pkg-config pkg-config

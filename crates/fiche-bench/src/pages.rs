@@ -54,6 +54,8 @@ enum How {
     Wild,
     /// The C library, of one buffer, to and from which pages are copied; faster by so much.
     Library(i32),
+    /// The same by a level of high compression.
+    High(i32),
     Codec(Codec, i32),
     Bewalgo(Width, Effort),
     /// A filter before it.
@@ -68,7 +70,7 @@ impl How {
             How::Wild => "wild copy".into(),
             How::Library(1) => "lz4 1.10.0".into(),
             How::Library(speed) => format!("lz4 1.10.0 --fast={speed}"),
-            How::Codec(Codec::Lz4, level) if level > 2 => format!("lz4hc 1.10.0 -{level}"),
+            How::High(level) => format!("lz4hc 1.10.0 -{level}"),
             How::Codec(Codec::Lz4, level) if level < 1 => format!("fiche lz4 --fast={}", -level),
             How::Codec(Codec::Lz4, level) => format!("fiche lz4 -{level}"),
             How::Codec(codec, level) => format!("{codec} -{level}"),
@@ -80,6 +82,15 @@ impl How {
             How::Filtered(filter, codec) => {
                 format!("{filter}, {}", How::Codec(codec, 1).name())
             }
+        }
+    }
+
+    /// Of the C library.
+    fn mode(self) -> CompressionMode {
+        match self {
+            How::Library(speed) => CompressionMode::FAST(speed),
+            How::High(level) => CompressionMode::HIGHCOMPRESSION(level),
+            _ => CompressionMode::DEFAULT,
         }
     }
 
@@ -204,12 +215,12 @@ fn once(
                 to.iter_mut().zip(from).for_each(|(to, from)| *to = black_box(*from));
                 chunk.bytes.len()
             }
-            (How::Library(speed), Layout::One) => {
-                let mode = Some(CompressionMode::FAST(speed));
+            (How::Library(_) | How::High(_), Layout::One) => {
+                let mode = Some(how.mode());
                 lz4::block::compress_to_buffer(&chunk.bytes, mode, false, &mut chunk.stored)?
             }
-            (How::Library(speed), Layout::Pages) => {
-                let mode = Some(CompressionMode::FAST(speed));
+            (How::Library(_) | How::High(_), Layout::Pages) => {
+                let mode = Some(how.mode());
                 let (from, to) = &mut *buffers;
                 gather(&chunk.apart.pages(chunk.bytes.len()), from);
                 to.resize(chunk.stored.len(), 0);
@@ -248,7 +259,7 @@ fn once(
     let start = Instant::now();
     for chunk in &*chunks {
         let len = chunk.bytes.len();
-        if let How::Library(_) = how {
+        if let How::Library(_) | How::High(_) = how {
             let most = Some(i32::try_from(len)?);
             let done = if layout == Layout::One {
                 let from = &chunk.stored[..chunk.len];
@@ -313,7 +324,12 @@ fn ways() -> Vec<(How, Layout)> {
         ways.push((How::Library(n), Layout::One));
         ways.push((How::Codec(Codec::Lz4, -n), Layout::One));
     }
-    ways.push((How::Codec(Codec::Lz4, 9), Layout::One));
+    for level in [3, 5, 7, 9, 10, 12] {
+        ways.push((How::High(level), Layout::One));
+        ways.push((How::Codec(Codec::Lz4, level), Layout::One));
+    }
+    ways.push((How::High(9), Layout::Pages));
+    ways.push((How::Codec(Codec::Lz4, 9), Layout::Pages));
     ways.push((How::Codec(Codec::Zstd, -1), Layout::One));
     ways.push((How::Codec(Codec::Zstd, 1), Layout::One));
     for width in [Width::Four, Width::Eight] {

@@ -17,7 +17,7 @@ use crate::ui::{self, Failed, Progress, say};
 /// Compress into a gzip file that every program reads, and that can be read anywhere
 ///
 /// The file is made of partitions that are inflated by themselves, and an index at its end tells where these are: other programs
-/// pass over it. With a name that ends with .zst, it is a zstd file of the seekable format.
+/// pass over it. With a name that ends with .zst, it is a zstd file of the seekable format; with .lz4 an lz4 file, whose partitions are blocks.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  fiche gzip access.log -o access.log.gz\n  pg_dump db | fiche gzip - -o db.sql.gz --level 9\n  \
@@ -31,13 +31,14 @@ pub struct Args {
     /// The file to write, or - for standard output
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// What to write: gzip, or zstd in its seekable format, which zstd reads; by default what the name of the file says
+    /// What to write: gzip, zstd in its seekable format, or lz4, which programs of these names read; by default what the name of the file says
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// Level, from fast to small: of gzip 1 to 12, by default 6, and 10 to 12 are much slower; of zstd 1 to 22, by default 3
-    #[arg(long, short, value_name = "N")]
+    /// Level, from fast to small: of gzip 1 to 12, by default 6, and 10 to 12 are much slower; of zstd 1 to 22, by default 3; of lz4 -64 to 12,
+    /// by default 1
+    #[arg(long, short, value_name = "N", allow_negative_numbers = true)]
     level: Option<i32>,
-    /// Content of a partition, 1K to 16M: what a read decodes at most. Smaller ones take more space
+    /// Content of a partition, 1K to 16M, of lz4 to 4M: what a read decodes at most. Smaller ones take more space
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse, default_value = "32K")]
     partition: u64,
     /// Let partitions end where records do, where one ends in their last three quarters: lines, json:FIELD, mbox, warc,
@@ -80,6 +81,8 @@ enum Format {
     Gzip,
     /// Frames of Zstandard
     Zstd,
+    /// Blocks of lz4
+    Lz4,
 }
 
 /// Where an index goes.
@@ -98,12 +101,14 @@ pub fn run(args: Args) -> Result<(), Failed> {
     }
     let format = args.format.unwrap_or(match args.output.extension() {
         Some(suffix) if suffix == "zst" => Format::Zstd,
+        Some(suffix) if suffix == "lz4" => Format::Lz4,
         _ => Format::Gzip,
     });
     let mut options = Options::default()
         .format(match format {
             Format::Gzip => streams::Format::Gzip,
             Format::Zstd => streams::Format::Zstd,
+            Format::Lz4 => streams::Format::Lz4,
         })
         .partition(usize::try_from(args.partition).unwrap_or(usize::MAX))
         .primed(args.prime)
@@ -205,6 +210,11 @@ fn compress(args: &Args, mut options: Options) -> Result<Written, Failed> {
             return Err(Failed::at(path, fiche::Error::Invalid { what: what.into() }));
         }
         total = meta.is_file().then_some(meta.len());
+        // It may grow while it is read. Files of the system say that they are empty.
+        let known = total.filter(|&len| len > 0);
+        if let Some(len) = known {
+            options = options.content_len(len);
+        }
         if !args.no_name {
             let since = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
             let seconds = since.and_then(|since| u32::try_from(since.as_secs()).ok());
@@ -213,7 +223,7 @@ fn compress(args: &Args, mut options: Options) -> Result<Written, Failed> {
             }
             options = options.mtime(seconds.unwrap_or(0));
         }
-        input = Box::new(file);
+        input = Box::new(file.take(known.unwrap_or(u64::MAX)));
     }
     let mut writer = Writer::new(create(args)?, options)?;
     let progress = Progress::new("compressing", total, args.quiet);

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 
 use self::pieces::{Cells, Random, cut, several_pages};
 
-/// The levels that are our own.
-const LEVELS: [i32; 5] = [-64, -3, 0, 1, 2];
+/// Levels of each kind: those up to 2 take what is found first.
+const LEVELS: [i32; 8] = [-64, -3, 0, 1, 2, 3, 7, 12];
 /// What room is filled with before.
 const FILLS: [u8; 3] = [0x00, 0xAA, 0xFF];
 
@@ -211,6 +211,102 @@ fn borders_of_large_pieces_do_not_matter() {
     }
 }
 
+/// The fewest bytes that a block may have: by all matches of each place, of all lengths.
+fn fewest(data: &[u8]) -> usize {
+    let more = |len: usize| if len < 15 { 0 } else { (len - 15) / 255 + 1 };
+    let last = data.len().saturating_sub(5);
+    // By the bytes up to a place where a match ends, or nothing is yet.
+    let mut ends = vec![usize::MAX; data.len() + 1];
+    ends[0] = 0;
+    let by_literals = |ends: &[usize], to: usize| {
+        let cost = |from: usize| ends[from].saturating_add(to - from + more(to - from));
+        (0..=to).map(cost).min().unwrap()
+    };
+    for at in 1..(data.len() + 1).saturating_sub(12) {
+        let same =
+            |from: usize| (0..last - at).take_while(|i| data[from + i] == data[at + i]).count();
+        let longest = (0..at).map(same).max().unwrap();
+        let cost = by_literals(&ends, at);
+        for len in 4..=longest {
+            ends[at + len] = ends[at + len].min(cost + 3 + more(len - 4));
+        }
+    }
+    1 + by_literals(&ends, data.len())
+}
+
+#[test]
+fn high_levels_come_near_the_fewest_bytes_that_there_may_be() {
+    let (mut all, mut sums) = (0, [0; 3]);
+    for seed in 0..60 {
+        let mut random = Random(seed);
+        let letters = 2 + random.below(20);
+        // What was there comes again, with gaps.
+        let mut data: Vec<u8> = Vec::new();
+        while data.len() < 600 {
+            let from = random.below(data.len().max(1));
+            let len = random.below(24).min(data.len() - from.min(data.len()));
+            data.extend_from_within(from.min(data.len())..from.min(data.len()) + len);
+            (0..1 + random.below(5)).for_each(|_| data.push(random.below(letters) as u8));
+        }
+        let fewest = fewest(&data);
+        all += fewest;
+        for (level, sum) in [3, 9, 12].into_iter().zip(&mut sums) {
+            let len = packed(level, &data).len();
+            assert!(len >= fewest, "level {level}: {len} bytes, where {fewest} are the fewest");
+            *sum += len;
+        }
+    }
+    let [low, middle, high] = sums;
+    assert!(high <= middle && middle <= low, "{sums:?}");
+    assert!(high * 1000 <= all * 1002, "{high} bytes, where {all} are the fewest");
+    assert!(low * 100 <= all * 103, "{low} bytes, where {all} are the fewest");
+}
+
+#[test]
+fn what_was_compressed_before_does_not_matter() {
+    let mut scratch = Scratch::default();
+    for seed in 0..40 {
+        let data = several_pages(&mut Random(seed));
+        for level in LEVELS {
+            let mut block = vec![0xAA; bound(data.len())];
+            let dst = block.as_mut_slice().into();
+            let len =
+                Codec::Lz4.compress(level, data.as_slice().into(), dst, &mut scratch).unwrap();
+            block.truncate(len.unwrap());
+            assert!(block == packed(level, &data), "level {level}");
+        }
+    }
+}
+
+#[cfg(not(miri))]
+#[test]
+fn long_contents_come_back() {
+    let mut random = Random(7);
+    let mut noise = |len: usize| -> Vec<u8> { (0..len).map(|_| random.below(256) as u8).collect() };
+    let word = noise(40);
+    // More matches than are chosen from at once; far apart; long; and none.
+    let sparse = [
+        noise(1 << 22),
+        word.clone(),
+        noise(50_000),
+        word.clone(),
+        noise(1 << 22),
+        word.clone(),
+        word.clone(),
+    ];
+    let words: Vec<u8> =
+        (0..40_000).flat_map(|i| format!("{} {} ", i % 977, i * i % 4093).into_bytes()).collect();
+    let periods: Vec<u8> = (0..300_000).map(|i| word[i % 37]).collect();
+    let contents = [sparse.concat(), words, periods, vec![0; 1 << 20], noise(100_000)];
+    for data in &contents {
+        for level in [3, 9, 12] {
+            let block = packed(level, data);
+            assert!(unpacked(&block, data.len()).as_ref() == Some(data), "level {level}");
+            check_end(&block, data.len());
+        }
+    }
+}
+
 #[test]
 fn damage_is_the_same_in_all_layouts() {
     for seed in 0..CONTENTS {
@@ -274,7 +370,7 @@ fn what_is_wrong_is_told() {
     assert!(unpacked(&[0], 5).unwrap().is_empty());
 }
 
-#[cfg(all(feature = "lz4", not(miri)))]
+#[cfg(not(miri))]
 #[test]
 fn the_c_library_reads_ours_and_we_read_its() {
     use lz4::block::{CompressionMode, compress, decompress_to_buffer};

@@ -5,6 +5,7 @@ python second_reader.py FILE.fiche         prints what the file holds, a line a 
 python second_reader.py --check FOLDER     compares every NAME.fiche with its NAME.txt, and
                                           every streams/NAME.gz with its index: the one beside
                                           it (NAME.gz.fidx), else the one at its end; and
+                                          every streams/inside*.lz4 with the one at its end; and
                                           phrases/NAME.unit, by its NAME.index if it has one; and
                                           every events/NAME.fiche with its NAME.columns; and
                                           every volumes/NAME.fiche with its NAME.blocks
@@ -1285,9 +1286,9 @@ def read_record(archive: Archive, record: Record, start: int, end: int) -> Itera
         stored += stop - begin
 
 
-# Indexes of gzip files
+# Indexes of gzip and lz4 files
 
-GZIP, INSIDE, ALL_LINES = 1, 1, 2
+GZIP, LZ4_FILE, INSIDE, ALL_LINES = 1, 4, 1, 2
 STARTS, STORED_CHECKSUMS, CONTENT_CHECKSUMS, LINES = 1, 2, 4, 8
 LONGEST_WINDOW, LONGEST_PIECE = 32768, 65510
 MEMBER_AROUND, LAST_MEMBER = 26, 38  # of a member that holds a piece of an index; the one behind
@@ -1355,6 +1356,28 @@ def split_file(data: bytes) -> tuple[bytes, bytes]:
     return stream, index
 
 
+def read_frame(data: bytes, position: int) -> tuple[bytes, int]:
+    """What a frame holds that lz4 passes over, and where it ends."""
+    frame = Cursor(data[position:], "frame of the index", position)
+    frame.require(frame.fixed(4) == 0x184D2A5F, "magic number")
+    piece = frame.take(frame.fixed(4))
+    return piece, position + frame.at
+
+
+def split_lz4(data: bytes) -> tuple[bytes, bytes]:
+    """The frame of an lz4 file and the index behind it, which is shorter than 2^31 bytes."""
+    require(len(data) >= 28, "no index", 0)
+    last, end = read_frame(data, len(data) - 20)
+    length = int.from_bytes(last[:8], "little")
+    checksum = crc32c(last[:8]).to_bytes(4, "little")
+    require(end == len(data) and last[8:] == checksum, "length of the index", len(data) - 20)
+    position = len(data) - 28 - length
+    require(0 <= position and length < 1 << 31, "length of the index", len(data) - 20)
+    index, end = read_frame(data, position)
+    require(len(index) == length and end == len(data) - 20, "length of the index", position)
+    return data[:position], index
+
+
 def sampled_bytes(stream: bytes) -> bytes:
     pieces, at = [len(stream).to_bytes(8, "little"), stream[:4096]], 65536
     while at < len(stream):
@@ -1363,17 +1386,17 @@ def sampled_bytes(stream: bytes) -> bytes:
     return b"".join([*pieces, stream[-4096:]])
 
 
-def read_index(index: bytes, stream: bytes, inside: bool) -> list[Unit]:
+def read_index(index: bytes, stream: bytes, inside: bool, kind: int = GZIP) -> list[Unit]:
     file, size = io.BytesIO(index), len(index)
     read_header(file, size, INDEX_FILE)
     require(index[20:HEADER] == bytes(12), "guard of an index", 20)
     footer, limit = find_footer(file, size)
     footer.payload.require(footer.offset == 0, "offset")
-    pages, with_lines = read_index_footer(footer.payload, stream, inside)
+    pages, with_lines = read_index_footer(footer.payload, stream, inside, kind)
     units: list[Unit] = []
     end = HEADER
     for page in pages:
-        more = read_unit_page(file, page, end, limit)
+        more = read_unit_page(file, page, end, limit, kind)
         require(not units or units[-1].end == more[0].first, "gap between units", page.position)
         require(more[-1].end <= 8 * len(stream), "units behind the end", page.position)
         units += more
@@ -1381,13 +1404,15 @@ def read_index(index: bytes, stream: bytes, inside: bool) -> list[Unit]:
     require(end == limit, "gap before the footer", end)
     missing = any(unit.lines is None for unit in units)
     require(not (with_lines and missing), "lines", limit)
-    require(not inside or all(unit.start == Start() for unit in units), "starts", limit)
+    bare = inside and kind == GZIP
+    require(not bare or all(unit.start == Start() for unit in units), "starts", limit)
     return units
 
 
-def read_index_footer(footer: Cursor, stream: bytes, inside: bool) -> tuple[list[UnitPage], bool]:
+def read_index_footer(footer: Cursor, stream: bytes, inside: bool,
+                      kind: int) -> tuple[list[UnitPage], bool]:
     """The pages, and whether all of them have lines."""
-    footer.require(footer.fixed(1) == GZIP, "format of the stream")
+    footer.require(footer.fixed(1) == kind, "format of the stream")
     flags = footer.fixed(1)
     footer.require(flags & ~(INSIDE | ALL_LINES) == 0 and flags & INSIDE == inside, "flags")
     footer.require(footer.varint() == len(stream), "length of the stream")
@@ -1405,7 +1430,8 @@ def read_index_footer(footer: Cursor, stream: bytes, inside: bool) -> tuple[list
     return pages, flags & ALL_LINES != 0
 
 
-def read_unit_page(file: BinaryIO, known: UnitPage, floor: int, limit: int) -> list[Unit]:
+def read_unit_page(file: BinaryIO, known: UnitPage, floor: int, limit: int,
+                   kind: int) -> list[Unit]:
     """The units of a page; its starts and its section are all there is from the floor on."""
     section = read_section(file, UNIT_PAGE, known.position, known.stored, limit)
     page, count = section.payload, known.count
@@ -1422,7 +1448,7 @@ def read_unit_page(file: BinaryIO, known: UnitPage, floor: int, limit: int) -> l
         lengths = read_sums(page, count)
         behind = floor + sum(lengths)
         page.require(behind <= known.position, "length of the starts")
-        starts = read_starts(file, floor, lengths)
+        starts = read_starts(file, floor, lengths, kind)
     page.require(behind == known.position, "gap before the page")
     nothing = [None] * count
     stored = [page.fixed(4) for _ in range(count)] if flags & STORED_CHECKSUMS else nothing
@@ -1442,20 +1468,24 @@ def read_sums(page: Cursor, count: int) -> list[int]:
     return [after - before - 1 for before, after in zip(sums, sums[1:])]
 
 
-def read_starts(file: BinaryIO, position: int, lengths: list[int]) -> list[Start]:
+def read_starts(file: BinaryIO, position: int, lengths: list[int], kind: int) -> list[Start]:
     starts = []
     for length in lengths:
-        starts.append(read_start(file, position, length) if length else Start())
+        starts.append(read_start(file, position, length, kind) if length else Start())
         position += length
     return starts
 
 
-def read_start(file: BinaryIO, position: int, length: int) -> Start:
+def read_start(file: BinaryIO, position: int, length: int, kind: int) -> Start:
     require(length > 4, "start", position)
     data = read_at(file, position, length, position + length, "start")
     start = Cursor(data[:-4], "start", position)
     checksum = crc32c(start.data, crc32c(position.to_bytes(8, "little")))
     start.require(int.from_bytes(data[-4:], "little") == checksum, "checksum")
+    if kind == LZ4_FILE:  # flags and sizes of the frame
+        both = start.fixed(2)
+        start.finish()
+        return Start(16, both)
     bits = start.varint()
     header = start.fixed((bits + 7) // 8)
     start.require(header >> bits == 0, "bits of the header")
@@ -1694,6 +1724,22 @@ def check_index(path: Path) -> str | None:
         member = zlib.decompressobj(wbits=31)
         if member.decompress(stream) != content or not member.eof or member.unused_data:
             return "not one member"
+    return None
+
+
+def check_lz4(path: Path) -> str | None:
+    """What is wrong with the index at the end of an lz4 file, or with its blocks."""
+    stream, index = split_lz4(path.read_bytes())
+    for unit in read_index(index, stream, True, LZ4_FILE):
+        check_stored(stream, unit)
+        flags = unit.start.header & 255
+        require(flags >> 5 == 0b011 and unit.first % 8 == unit.end % 8 == 0, "block", unit.offset)
+        block = Cursor(stream[unit.first // 8:unit.end // 8], "block", unit.first // 8)
+        size = block.fixed(4)
+        stored = block.take(size & 0x7FFFFFFF)
+        content = stored if size >> 31 else decode_lz4(stored, unit.length)
+        if len(content) != unit.length or zlib.crc32(content) != unit.content:
+            return f"other content at {unit.offset}"
     return None
 
 
@@ -3286,6 +3332,7 @@ def main(arguments: list[str]) -> int:
     match arguments:
         case ["--check", folder]:
             return test_all(folder, {"*.fiche": compare, "streams/*.gz": check_index,
+                                     "streams/inside*.lz4": check_lz4,
                                      "phrases/*.unit": check_phrases,
                                      "events/*.fiche": check_events,
                                      "volumes/*.fiche": check_volume})

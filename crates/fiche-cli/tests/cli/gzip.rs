@@ -264,6 +264,36 @@ fn zstd_xz_and_lz4_files_are_read_anywhere() {
 }
 
 #[test]
+fn lz4_reads_our_lz4_files_and_they_are_read_anywhere() {
+    let place = Place::new();
+    let text = log(30_000);
+    fs::write(place.path("log"), &text).unwrap();
+    let lines: Vec<&[u8]> = text.split_inclusive(|&byte| byte == b'\n').collect();
+    for level in ["-3", "1", "9"] {
+        place.ok(&["gzip", "log", "-o", "own.lz4", "--partition", "64K", "-f", "--level", level]);
+        let file = fs::read(place.path("own.lz4")).unwrap();
+        if let Some(content) = by("lz4", &["-dc"], &file) {
+            assert!(content == text);
+        }
+        assert!(place.ok(&["cat", "own.lz4"]) == text);
+        assert_eq!(place.ok(&["cat", "own.lz4", "--range", "1M+50"]), text[1 << 20..][..50]);
+        assert_eq!(place.ok(&["cat", "own.lz4", "-R", "#29000"]), lines[29_000]);
+        place.ok(&["verify", "own.lz4"]);
+    }
+    // A pipe does not say how long it is, and a file of the system says nothing.
+    let output = place.pipe(&["gzip", "-", "-o", "-", "--format", "lz4"], &text);
+    if let Some(content) = by("lz4", &["-dc"], &output.stdout) {
+        assert!(content == text);
+    }
+    place.ok(&["gzip", "/proc/version", "-o", "version.lz4"]);
+    assert!(place.ok(&["cat", "version.lz4"]) == fs::read("/proc/version").unwrap());
+    let error = place.fails(2, &["gzip", "log", "-o", "x.lz4", "--partition", "8M"]);
+    assert!(error.contains("4 MiB at most"), "{error}");
+    assert!(place.fails(2, &["gzip", "log", "-o", "x.lz4", "--level", "13"]).contains("-64 to 12"));
+    assert!(!place.path("x.lz4").exists());
+}
+
+#[test]
 fn what_a_compressed_file_holds_is_packed() {
     let place = Place::new();
     let text = log(10_000);

@@ -28,6 +28,24 @@ pub(super) fn common(src: &impl Pieces, first: usize, second: usize, most: usize
     done
 }
 
+/// How many bytes, of `most`, are the same before two places, the second behind the first.
+#[inline(always)]
+pub(super) fn common_back(src: &impl Pieces, first: usize, second: usize, most: usize) -> usize {
+    let most = most.min(first);
+    let mut done = 0;
+    while most - done >= 8 {
+        let differing = eight(src, first - done - 8) ^ eight(src, second - done - 8);
+        if differing != 0 {
+            return done + differing.leading_zeros() as usize / 8;
+        }
+        done += 8;
+    }
+    while done < most && src.load::<1>(first - done - 1) == src.load::<1>(second - done - 1) {
+        done += 1;
+    }
+    done
+}
+
 /// How many bytes of so many are the same from the front on.
 #[inline(always)]
 fn same_bytes(one: &[u8], other: &[u8], len: usize) -> usize {
@@ -56,6 +74,10 @@ pub(super) struct Cursor<'s, S> {
 impl<'s, S: Pieces> Cursor<'s, S> {
     pub fn new(src: &'s S) -> Self {
         Cursor { src, piece: src.at(0), start: 0 }
+    }
+
+    pub fn src(&self) -> &'s S {
+        self.src
     }
 
     /// The bytes from a place on, eight or more of them in one piece, if so many are.

@@ -224,7 +224,7 @@ impl Codec {
         if let Some(width) = self.width() {
             return Ok(bewalgo::compress(width, bewalgo::Effort::of(level), src, dst, scratch));
         }
-        if self == Codec::Lz4 && lz4::FAST.contains(&level) {
+        if self == Codec::Lz4 {
             return Ok(lz4::compress(level, src, dst, scratch));
         }
         scratch.in_one_piece(src, dst, |src, dst, scratch| {
@@ -244,8 +244,6 @@ impl Codec {
                 room.copy_from_slice(src);
                 src.len()
             })),
-            #[cfg(feature = "lz4")]
-            Codec::Lz4 => lz4::library::compress(level, src, dst, &mut scratch.bytes),
             #[cfg(feature = "zlib")]
             Codec::Deflate => deflate::compress(level, src, dst, &mut scratch.deflate),
             Codec::Zstd => zstd::compress(level, src, dst, &mut scratch.zstd),
@@ -442,8 +440,6 @@ pub struct Scratch {
     decoder: Option<prepared::Decoder>,
     bewalgo: bewalgo::Tables,
     lz4: lz4::Tables,
-    #[cfg(feature = "lz4")]
-    bytes: Vec<u8>,
     /// For what does not lie in one piece, where a codec wants that: what it reads, and what it writes.
     pieces: (Vec<u8>, Vec<u8>),
     copied: u64,
@@ -456,7 +452,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Bytes that were copied since it was made because they lie in several pieces, and a codec wants them in one. BeWalgo and the fast levels of LZ4 do not.
+    /// Bytes that were copied since it was made because they lie in several pieces, and a codec wants them in one. BeWalgo and LZ4 do not.
     #[must_use]
     pub fn copied(&self) -> u64 {
         self.copied

@@ -2,7 +2,6 @@
 
 use super::format::{Format, Unit};
 use super::index::Index;
-#[cfg(feature = "lz4")]
 use super::lz4;
 #[cfg(feature = "lzma")]
 use super::xz;
@@ -30,7 +29,6 @@ enum Frames {
     Zstd(zstd::Decoder),
     #[cfg(feature = "lzma")]
     Xz(xz::Decoder),
-    #[cfg(feature = "lz4")]
     Lz4(lz4::Decoder),
 }
 
@@ -40,7 +38,6 @@ impl Frames {
             Frames::Zstd(_) => Format::Zstd,
             #[cfg(feature = "lzma")]
             Frames::Xz(_) => Format::Xz,
-            #[cfg(feature = "lz4")]
             Frames::Lz4(_) => Format::Lz4,
         }
     }
@@ -221,7 +218,6 @@ impl Decoder {
                 let start_damaged = || corrupt("start of a unit", unit.start.start);
                 Frames::Xz(xz::Decoder::begin(&start).ok_or_else(start_damaged)?)
             }
-            #[cfg(feature = "lz4")]
             (Format::Lz4, frames) => {
                 let mut decoder = match frames {
                     Some(Frames::Lz4(decoder)) => decoder,
@@ -272,7 +268,6 @@ impl Decoder {
                 #[cfg(feature = "lzma")]
                 Some(Frames::Xz(decoder)) => decoder.is_over(),
                 // It was decoded at once.
-                #[cfg(feature = "lz4")]
                 Some(Frames::Lz4(_)) => true,
                 None => true,
             };
@@ -417,7 +412,6 @@ impl Decoder {
                 }),
                 #[cfg(feature = "lzma")]
                 Some(Frames::Xz(decoder)) => decoder.step(stored, out),
-                #[cfg(feature = "lz4")]
                 Some(Frames::Lz4(decoder)) => Ok((0, decoder.step(out))),
                 None => Ok((0, 0)),
             };

@@ -88,6 +88,12 @@
 //! bytes: 26 bytes beside what the subfield holds. The subfields of all but the last hold the bytes of the index in order, 65,510 in
 //! each but the last of these; positions in an index are positions in these bytes. The last member's subfield holds the index's
 //! length in 8 bytes and the CRC-32C of these 8 bytes, so that the member is the last 38 bytes of the file.
+//!
+//! # Index at the end of an lz4 file
+//!
+//! The same, with frames that are passed over in place of members: the magic number 0x184D2A5F, how many bytes the frame holds in 4, and these.
+//! The stream is one frame whose blocks do not depend on one another; all frames but the last hold the bytes of the index, 2^31 in each but the last of these, and the last
+//! what the last member does, so that it is the last 20 bytes of the file.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -488,51 +494,104 @@ impl Footer {
     }
 }
 
-/// Where the piece of the index is that byte `i` of it lies in, from the first of these members on.
-pub(super) fn place_inside(i: u64) -> u64 {
-    (i / PIECE + 1) * BEFORE_PIECE + i / PIECE * AFTER_PIECE + i
+/// What holds the pieces of an index at the end of a file, and is passed over by other programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Carrier {
+    /// Members of gzip without content.
+    Members,
+    /// Frames that lz4 passes over.
+    Frames,
 }
 
-/// Bytes of the index in a member.
-pub(super) const PIECE: u64 = 65_510;
-/// Of the member before and behind them.
-pub(super) const BEFORE_PIECE: u64 = 16;
-pub(super) const AFTER_PIECE: u64 = 10;
-/// The last member.
-pub(super) const POINTER: u64 = BEFORE_PIECE + 12 + AFTER_PIECE;
+impl Carrier {
+    /// Of files of this format, if they have one.
+    pub fn of(format: Format) -> Option<Carrier> {
+        match format {
+            Format::Gzip => Some(Carrier::Members),
+            Format::Lz4 => Some(Carrier::Frames),
+            _ => None,
+        }
+    }
 
-/// Appends a member without content that holds these bytes.
-pub(super) fn put_member(bytes: &[u8], out: &mut Vec<u8>) {
-    debug_assert!(bytes.len() as u64 <= PIECE);
-    // Deflate, an extra field, no time, no level, no system.
-    out.put(&[0x1F, 0x8B, 8, 4, 0, 0, 0, 0, 0, 255]);
-    out.put_u16(bytes.len() as u16 + 4);
-    out.put(b"FI");
-    out.put_u16(bytes.len() as u16);
-    out.put(bytes);
-    out.put(&[3, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    /// Bytes of the index in each but the last.
+    pub fn piece(self) -> u64 {
+        match self {
+            Carrier::Members => 65_510,
+            Carrier::Frames => 1 << 31,
+        }
+    }
+
+    /// What stands before a piece, and behind it.
+    fn around(self) -> (u64, u64) {
+        match self {
+            Carrier::Members => (16, 10),
+            Carrier::Frames => (8, 0),
+        }
+    }
+
+    /// Where byte `i` of the index is, from the first of these on.
+    pub fn place(self, i: u64) -> u64 {
+        let ((before, behind), full) = (self.around(), i / self.piece());
+        (full + 1) * before + full * behind + i
+    }
+
+    /// Bytes of the last one, which leads to the index.
+    pub fn pointer_len(self) -> u64 {
+        let (before, behind) = self.around();
+        before + 12 + behind
+    }
+
+    /// Bytes of all that hold an index of this length, and of the last one.
+    pub fn len(self, index: u64) -> u64 {
+        let (before, behind) = self.around();
+        index + index.div_ceil(self.piece()) * (before + behind) + self.pointer_len()
+    }
+
+    /// Appends one that holds these bytes.
+    fn put(self, bytes: &[u8], out: &mut Vec<u8>) {
+        debug_assert!(bytes.len() as u64 <= self.piece());
+        match self {
+            Carrier::Members => {
+                // Deflate, an extra field, no time, no level, no system.
+                out.put(&[0x1F, 0x8B, 8, 4, 0, 0, 0, 0, 0, 255]);
+                out.put_u16(bytes.len() as u16 + 4);
+                out.put(b"FI");
+                out.put_u16(bytes.len() as u16);
+                out.put(bytes);
+                out.put(&[3, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            }
+            Carrier::Frames => {
+                out.put_u32(0x184D_2A5F);
+                out.put_u32(bytes.len() as u32);
+                out.put(bytes);
+            }
+        }
+    }
+
+    /// An index in as many as it takes, and what leads to it.
+    pub fn carry(self, index: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.len(index.len() as u64) as usize);
+        index.chunks(self.piece() as usize).for_each(|piece| self.put(piece, &mut out));
+        self.put(&pointer(index.len() as u64), &mut out);
+        out
+    }
+
+    /// How long the index is that a file ends with, by its last bytes.
+    pub fn find(self, last: &[u8]) -> Option<u64> {
+        let at = last.len().checked_sub(self.pointer_len() as usize)?;
+        let mut take = Take::new(last.get(at..)?, "index pointer", 0);
+        let before = self.around().0 as usize;
+        let (head, len, checksum) = (take.bytes(before).ok()?, take.u64().ok()?, take.u32().ok()?);
+        let mut whole = Vec::new();
+        self.put(&pointer(len), &mut whole);
+        let is_right = whole.get(..before) == Some(head)
+            && checksum == crate::wire::crc32c(&len.to_le_bytes());
+        (is_right && len < MAX_STORED).then_some(len)
+    }
 }
 
-/// Bytes of an index of this length in members, and of the member that leads to it.
-pub(super) fn len_inside(len: u64) -> u64 {
-    len + len.div_ceil(PIECE) * (BEFORE_PIECE + AFTER_PIECE) + POINTER
-}
-
-/// What the last member of a file says: how long its index is.
-pub(super) fn parse_pointer(bytes: &[u8]) -> Option<u64> {
-    let mut take = Take::new(bytes, "index pointer", 0);
-    let (head, len, checksum) =
-        (take.bytes(BEFORE_PIECE as usize).ok()?, take.u64().ok()?, take.u32().ok()?);
-    let mut whole = Vec::new();
-    put_member(&pointer(len), &mut whole);
-    let is_right = whole.get(..BEFORE_PIECE as usize) == Some(head)
-        && whole.len() == bytes.len()
-        && checksum == crate::wire::crc32c(&len.to_le_bytes());
-    (is_right && len < MAX_STORED).then_some(len)
-}
-
-/// The bytes of the last member's subfield.
-pub(super) fn pointer(len: u64) -> Vec<u8> {
+/// What the last one holds.
+fn pointer(len: u64) -> Vec<u8> {
     let mut out = Vec::new();
     out.put_u64(len);
     let checksum = crate::wire::crc32c(&out);

@@ -4,10 +4,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use super::format::{
-    AFTER_PIECE, BEFORE_PIECE, Footer, Format, Gathered, PAGE, PIECE, POINTER, Page, PageRef, Unit,
-    len_inside, load_page, parse_pointer, place_inside, pointer, put_member,
-};
+use super::format::{Carrier, Footer, Format, Gathered, PAGE, Page, PageRef, Unit, load_page};
 use crate::envelope::{
     Container, HEADER_LEN, Kind, Section, SectionRef, header, read_header, read_trailer, trailer,
 };
@@ -164,17 +161,23 @@ impl Index {
         Ok(Index { source, footer, pages })
     }
 
-    /// Opens the index at the end of a gzip file, if there is one: two reads.
+    /// Opens the index at the end of a gzip or lz4 file, if there is one: two reads.
     pub fn open_inside(file: &Arc<dyn ReadAt>) -> Result<Option<Index>> {
-        let Some(pos) = file.len().checked_sub(POINTER) else { return Ok(None) };
-        let mut bytes = [0; POINTER as usize];
-        file.read_at(pos, &mut bytes)?;
-        let Some(len) = parse_pointer(&bytes) else { return Ok(None) };
-        let Some(pos) = file.len().checked_sub(len_inside(len)) else { return Ok(None) };
-        let index = Index::open(Arc::new(Inside { file: file.clone(), pos, len }))?;
+        let longest = Carrier::Members.pointer_len();
+        let Some(pos) = file.len().checked_sub(longest) else { return Ok(None) };
+        let mut last = vec![0; longest as usize];
+        file.read_at(pos, &mut last)?;
+        let found = |carrier: Carrier| carrier.find(&last).map(|len| (carrier, len));
+        let Some((carrier, len)) = found(Carrier::Members).or_else(|| found(Carrier::Frames))
+        else {
+            return Ok(None);
+        };
+        let Some(pos) = file.len().checked_sub(carrier.len(len)) else { return Ok(None) };
+        let index = Index::open(Arc::new(Inside { file: file.clone(), carrier, pos, len }))?;
+        let footer = index.footer();
         // What stands before the file of an index, if two are joined, has no place in it.
-        let is_whole = index.footer.is_inside && index.footer.stored_len == pos;
-        Ok(is_whole.then_some(index))
+        let is_whole = footer.is_inside && footer.stored_len == pos;
+        Ok((is_whole && Carrier::of(footer.format) == Some(carrier)).then_some(index))
     }
 
     pub fn footer(&self) -> &Footer {
@@ -271,7 +274,8 @@ impl Index {
 /// The bytes of an index that stands in pieces in a file.
 struct Inside {
     file: Arc<dyn ReadAt>,
-    /// Of the first member that holds a piece.
+    carrier: Carrier,
+    /// Of the first that holds a piece.
     pos: u64,
     len: u64,
 }
@@ -286,24 +290,15 @@ impl ReadAt for Inside {
         let mut at = start;
         let mut rest = buf;
         while at < end {
-            let now = (PIECE - at % PIECE).min(end - at);
+            let piece = self.carrier.piece();
+            let now = (piece - at % piece).min(end - at);
             let (piece, behind) = rest.split_at_mut(now as usize);
-            self.file.read_at(self.pos + place_inside(at), piece)?;
+            self.file.read_at(self.pos + self.carrier.place(at), piece)?;
             (rest, at) = (behind, at + now);
         }
         Ok(())
     }
 }
-
-/// The members that hold an index.
-pub(super) fn members(index: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(len_inside(index.len() as u64) as usize);
-    index.chunks(PIECE as usize).for_each(|piece| put_member(piece, &mut out));
-    put_member(&pointer(index.len() as u64), &mut out);
-    out
-}
-
-const _: () = assert!(BEFORE_PIECE + PIECE + AFTER_PIECE == 1 << 16);
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,11 @@
 //! lz4 files: frames of blocks, each of which is decoded by itself unless the frame says otherwise.
 
-use ::lz4::block::decompress_to_buffer;
 use xxhash_rust::xxh32::{Xxh32, xxh32};
 
 use super::format::Format;
 use super::index::{About, IndexWriter, NewUnit};
+use crate::codec::lz4::decompress;
+use crate::codec::{Codec, Scratch};
 use crate::error::{Error, Place, Result};
 use crate::io::ReadAt;
 use crate::wire::{Digest, Put, Take};
@@ -30,17 +31,18 @@ struct Frame {
 }
 
 impl Frame {
+    const VERSION: u8 = 1 << 6;
+    const INDEPENDENT: u8 = 1 << 5;
     const CHECKSUMS: u8 = 1 << 4;
+    const LEN: u8 = 1 << 3;
     const CONTENT_CHECKSUM: u8 = 1 << 2;
 
     /// By the two bytes behind the magic number.
     fn parse(flags: u8, sizes: u8, pos: u64) -> Result<Frame> {
-        const VERSION: u8 = 1 << 6;
-        const INDEPENDENT: u8 = 1 << 5;
-        if flags >> 6 != VERSION >> 6 || flags & 2 != 0 {
+        if flags >> 6 != Frame::VERSION >> 6 || flags & 2 != 0 {
             return Err(Error::Unsupported { what: "lz4 frame flags", found: flags.into() });
         }
-        if flags & INDEPENDENT == 0 {
+        if flags & Frame::INDEPENDENT == 0 {
             let what = "each block of this lz4 file needs the one before it (lz4 -BD): write it anew, or `fiche pack` what it holds";
             return Err(Error::invalid(what));
         }
@@ -91,15 +93,13 @@ pub(super) fn index(file: &dyn ReadAt) -> Result<Option<Vec<u8>>> {
         }
         let (flags, sizes) = (take.u8()?, take.u8()?);
         let frame = Frame::parse(flags, sizes, pos)?;
-        let len = 4 + 2 + 8 * u64::from(flags >> 3 & 1) + 4 * u64::from(flags & 1);
+        let has_len = flags & Frame::LEN != 0;
+        let len = 4 + 2 + 8 * u64::from(has_len) + 4 * u64::from(flags & 1);
         let check = head.get(len as usize).copied().ok_or_else(|| corrupt(pos))?;
         if (xxh32(&head[4..len as usize], 0) >> 8) as u8 != check {
             return Err(Error::Corrupt { what: "lz4 frame", at: Place::Pos(pos) });
         }
-        let said = match flags >> 3 & 1 {
-            1 => Some(take.u64()?),
-            _ => None,
-        };
+        let said = if has_len { Some(take.u64()?) } else { None };
         pos += len + 1;
         let (mut checksum, mut sum) = (Xxh32::new(0), 0);
         loop {
@@ -167,6 +167,86 @@ fn put(writer: &mut IndexWriter<Vec<u8>>, unit: Option<(u64, [u8; 2])>, end: u64
     writer.put(&NewUnit { len, end_bit: 8 * end, ..NewUnit::default() }, Some(&bytes))
 }
 
+/// Writes a frame of blocks that do not depend on one another, each with a checksum.
+pub(super) struct Encoder {
+    level: i32,
+    start: [u8; 2],
+    room: Vec<u8>,
+    scratch: Scratch,
+}
+
+impl Encoder {
+    /// Of blocks of so much content at most; the content of all of them may be known.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where there is no such level, or blocks may not be as long.
+    pub fn new(level: i32, most: usize, len: Option<u64>) -> Result<Encoder> {
+        Codec::Lz4.check_level(level)?;
+        let sizes = (4..=7u8).find(|n| most <= 1 << (2 * n + 8));
+        let Some(sizes) = sizes else {
+            return Err(Error::invalid("blocks of lz4 have 4 MiB at most"));
+        };
+        let len = if len.is_some() { Frame::LEN } else { 0 };
+        let checksums = Frame::CHECKSUMS | Frame::CONTENT_CHECKSUM;
+        let flags = Frame::VERSION | Frame::INDEPENDENT | checksums | len;
+        let start = [flags, sizes << 4];
+        Ok(Encoder { level, start, room: Vec::new(), scratch: Scratch::default() })
+    }
+
+    /// What decoding one of the blocks begins with.
+    pub fn start(&self) -> [u8; 2] {
+        self.start
+    }
+
+    /// What a frame begins with.
+    pub fn header(&self, len: Option<u64>) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_u32(FRAME);
+        out.put(&self.start);
+        if let Some(len) = len {
+            out.put_u64(len);
+        }
+        let check = (xxh32(&out[4..], 0) >> 8) as u8;
+        out.put_u8(check);
+        out
+    }
+
+    /// Appends a block; one that does not shrink is stored as it is.
+    pub fn put(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        self.room.resize(self.room.len().max(piece.len()), 0);
+        let room = &mut self.room[..piece.len().saturating_sub(1)];
+        let len = Codec::Lz4.compress(self.level, piece.into(), room.into(), &mut self.scratch)?;
+        let (flag, stored) = len.map_or((RAW, piece), |len| (0, &self.room[..len]));
+        out.put_u32(flag | stored.len() as u32);
+        out.put(stored);
+        out.put_u32(xxh32(stored, 0));
+        Ok(())
+    }
+}
+
+/// The checksum of all content.
+pub(super) struct Sum(Xxh32);
+
+impl Default for Sum {
+    fn default() -> Sum {
+        Sum(Xxh32::new(0))
+    }
+}
+
+impl Sum {
+    pub fn update(&mut self, content: &[u8]) {
+        self.0.update(content);
+    }
+
+    /// What stands behind the last block.
+    pub fn end(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_u32(0);
+        out.put_u32(self.0.digest());
+        out
+    }
+}
+
 /// Decodes a block at once, and gives it out by and by.
 #[derive(Default)]
 pub(super) struct Decoder {
@@ -196,7 +276,7 @@ impl Decoder {
         self.room.resize(self.room.len().max(frame.most), 0);
         let room = &mut self.room[..frame.most];
         self.len = match word & RAW {
-            0 => decompress_to_buffer(bytes, Some(frame.most as i32), room).ok()?,
+            0 => decompress(bytes.into(), room.into()).ok()?,
             _ => {
                 room.get_mut(..bytes.len())?.copy_from_slice(bytes);
                 bytes.len()

@@ -2,7 +2,7 @@
 //!
 //! [`Reader`] reads any piece of a gzip, zstd, xz or lz4 file: by an index inside it or by what the file says of itself
 //! ([`Reader::open`]), or by an index that was made ([`index`](index()), [`index_file`], [`import_index`]) and lies beside it
-//! ([`Reader::with_index`]). [`Writer`] writes files that have their index inside.
+//! ([`Reader::with_index`]). [`Writer`] writes gzip, zstd and lz4 files that have it inside.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -28,7 +28,6 @@ mod decoder;
 mod exchange;
 mod format;
 mod index;
-#[cfg(feature = "lz4")]
 mod lz4;
 mod reader;
 mod recount;

@@ -8,7 +8,6 @@ use super::bgzf;
 use super::decoder::Decoder;
 use super::format::{Format, Unit};
 use super::index::Index;
-#[cfg(feature = "lz4")]
 use super::lz4;
 use super::scan::sampled;
 #[cfg(feature = "lzma")]
@@ -104,10 +103,7 @@ impl Reader {
             Some(Format::Xz) => xz::index(&source)?,
             #[cfg(not(feature = "lzma"))]
             Some(Format::Xz) => return Err(Format::Xz.not_compiled_in()),
-            #[cfg(feature = "lz4")]
             Some(Format::Lz4) => lz4::index(&source)?,
-            #[cfg(not(feature = "lz4"))]
-            Some(Format::Lz4) => return Err(Format::Lz4.not_compiled_in()),
             _ => None,
         };
         match index {
@@ -131,7 +127,6 @@ impl Reader {
             Format::Zstd => Some(zstd::walk(&self.inner.source)?),
             #[cfg(feature = "lzma")]
             Format::Xz => xz::index(&self.inner.source)?,
-            #[cfg(feature = "lz4")]
             Format::Lz4 => lz4::index(&self.inner.source)?,
             _ => None,
         };

@@ -1,15 +1,15 @@
-//! Writes gzip and zstd files that can be read anywhere: partitions that are inflated by themselves, and an index that
+//! Writes gzip, zstd and lz4 files that can be read anywhere: partitions that are inflated by themselves, and an index that
 //! other programs pass over (sections 3 and 5 of Constantinescu, Glider, Chambliss and Simha, *Random Read Speedup in
 //! Compression Enabled Storage Systems*).
 
 use std::io::{self, Write};
 use std::ops::Range;
 
-use super::format::Format;
-use super::index::{About, IndexWriter, NewUnit, members};
+use super::format::{Carrier, Format};
+use super::index::{About, IndexWriter, NewUnit};
 use super::reader::Reader;
 use super::scan::{Sampler, start_of};
-use super::zstd;
+use super::{lz4, zstd};
 use crate::codec::Scratch;
 use crate::codec::deflate::{LAST_BLOCK, MAGIC, WINDOW};
 #[cfg(feature = "zlib")]
@@ -31,6 +31,7 @@ pub struct Options {
     lines: bool,
     name: Option<Vec<u8>>,
     mtime: u32,
+    len: Option<u64>,
     threads: usize,
 }
 
@@ -45,26 +46,28 @@ impl Default for Options {
             lines: true,
             name: None,
             mtime: 0,
+            len: None,
             threads: default_threads(),
         }
     }
 }
 
 impl Options {
-    /// What is written: gzip, or zstd in the seekable format, whose partitions are frames; gzip unless this says otherwise.
+    /// What is written: gzip, zstd in the seekable format, whose partitions are frames, or lz4, whose partitions are blocks of one frame; gzip unless this says otherwise.
     /// A zlib or deflate stream has no place for an index: [`finish_beside`](Writer::finish_beside) writes that.
     #[must_use]
     pub fn format(self, format: Format) -> Options {
         Options { format, ..self }
     }
 
-    /// Level: of gzip 1 to 12, with [`primed`](Options::primed) 1 to 9, 6 unless another is asked for; of zstd 1 to 22 and 3.
+    /// Level: of gzip 1 to 12, with [`primed`](Options::primed) 1 to 9, 6 unless another is asked for; of zstd 1 to 22 and 3; of
+    /// lz4 -64 to 12 and 1.
     #[must_use]
     pub fn level(self, level: i32) -> Options {
         Options { level: Some(level), ..self }
     }
 
-    /// Bytes of content in a partition, 1 KiB to 16 MiB; 32 KiB unless this says otherwise. A read decodes no more of it than
+    /// Bytes of content in a partition, 1 KiB to 16 MiB, of lz4 to 4 MiB; 32 KiB unless this says otherwise. A read decodes no more of it than
     /// it needs; shorter ones take more space, 8 to 16 % at 32 KiB.
     #[must_use]
     pub fn partition(self, partition: usize) -> Options {
@@ -103,6 +106,12 @@ impl Options {
         Options { mtime, ..self }
     }
 
+    /// How long the content is, where that is known: a frame of lz4 says so at its beginning. It has to be true.
+    #[must_use]
+    pub fn content_len(self, len: u64) -> Options {
+        Options { len: Some(len), ..self }
+    }
+
     /// Threads that compress; as many as there are cores by default. The file is the same for any number.
     #[must_use]
     pub fn threads(self, threads: usize) -> Options {
@@ -122,7 +131,11 @@ impl Options {
 
     /// The level that is meant.
     fn level_of(&self) -> i32 {
-        self.level.unwrap_or(if self.format == Format::Zstd { 3 } else { 6 })
+        self.level.unwrap_or(match self.format {
+            Format::Zstd => 3,
+            Format::Lz4 => 1,
+            _ => 6,
+        })
     }
 
     /// What a thread compresses with.
@@ -139,19 +152,29 @@ impl Options {
             }
             #[cfg(not(feature = "zlib"))]
             Format::Gzip | Format::Zlib | Format::Deflate => Err(self.format.not_compiled_in()),
-            Format::Zstd if self.primed => {
-                Err(Error::invalid("frames of zstd cannot copy from what is before them"))
+            Format::Zstd | Format::Lz4 if self.primed => {
+                let what = "frames of zstd and blocks of lz4 cannot copy from what is before them";
+                Err(Error::invalid(what))
             }
             Format::Zstd => zstd::Encoder::new(level).map(Packer::Zstd),
-            Format::Xz | Format::Lz4 => {
-                Err(Error::invalid("gzip, zlib, deflate and zstd are written, others only read"))
+            Format::Lz4 => self.lz4().map(Box::new).map(Packer::Lz4),
+            Format::Xz => {
+                let what = "gzip, zlib, deflate, zstd and lz4 are written, xz is only read";
+                Err(Error::invalid(what))
             }
         }
     }
 
-    fn header(&self) -> Vec<u8> {
+    fn lz4(&self) -> Result<lz4::Encoder> {
+        lz4::Encoder::new(self.level_of(), self.partition, self.len)
+    }
+
+    fn header(&self) -> Result<Vec<u8>> {
         const NAME: u8 = 8;
         let mut out = Vec::new();
+        if self.format == Format::Lz4 {
+            return Ok(self.lz4()?.header(self.len));
+        }
         if self.format == Format::Zlib {
             // A window of 32 KiB, and how hard was tried; the rest makes it a multiple of 31.
             let strength = match self.level_of() {
@@ -163,7 +186,7 @@ impl Options {
             out.put(&[0x78, strength]);
         }
         if self.format != Format::Gzip {
-            return out;
+            return Ok(out);
         }
         out.put(&MAGIC);
         out.put_u8(8);
@@ -180,7 +203,7 @@ impl Options {
             out.put(name);
             out.put_u8(0);
         }
-        out
+        Ok(out)
     }
 }
 
@@ -211,7 +234,7 @@ type Packed = Result<(Vec<u8>, Vec<Partition>)>;
 /// Content that a thread deflates at once.
 const TASK: usize = 256 << 10;
 
-/// Writes a gzip file of partitions, or a zstd file of frames, front to back, on several threads.
+/// Writes a gzip file of partitions, a zstd file of frames or an lz4 file of blocks, front to back, on several threads.
 ///
 /// ```
 /// use std::io::Write;
@@ -250,6 +273,8 @@ pub struct Writer<W: Write> {
     crc: u32,
     adler: u32,
     len: u64,
+    /// Of lz4: a checksum of what was written.
+    sum: lz4::Sum,
     index: IndexWriter<Vec<u8>>,
     /// Of zstd: stored and decoded lengths of the frames.
     frames: Vec<(u64, u64)>,
@@ -264,7 +289,7 @@ impl<W: Write> Writer<W> {
     pub fn new(out: W, options: Options) -> Result<Writer<W>> {
         options.check()?;
         let mut out = Sampled { out, sampler: Sampler::default(), pos: 0 };
-        out.put(&options.header())?;
+        out.put(&options.header()?)?;
         let index = IndexWriter::new(Vec::new(), 8 * out.pos)?;
         let (like, lines) = (options.clone(), options.lines);
         let pipeline = Pipeline::new(options.threads.max(1), move || {
@@ -290,6 +315,7 @@ impl<W: Write> Writer<W> {
             crc: 0,
             adler: 1,
             len: 0,
+            sum: lz4::Sum::default(),
             index,
             frames: Vec::new(),
             failed: false,
@@ -319,6 +345,9 @@ impl<W: Write> Writer<W> {
     fn take(&mut self, bytes: &[u8]) -> Result<()> {
         if self.failed {
             return Err(Error::Poisoned);
+        }
+        if self.options.format == Format::Lz4 {
+            self.sum.update(bytes);
         }
         // What is found in much at once would be much to keep.
         bytes.chunks(TASK).try_for_each(|some| self.take_some(some))
@@ -472,6 +501,16 @@ impl<W: Write> Writer<W> {
             let table = zstd::table_of(&self.frames)?;
             return self.out.put(&table);
         }
+        if self.options.format == Format::Lz4 {
+            if self.options.len.is_some_and(|len| len != self.len) {
+                return Err(Error::invalid(format!(
+                    "{} bytes were said to come, and {} came",
+                    self.options.len.unwrap_or(0),
+                    self.len
+                )));
+            }
+            return self.out.put(&self.sum.end());
+        }
         let mut last = LAST_BLOCK.to_vec();
         match self.options.format {
             // The highest byte first, as RFC 1950 has it.
@@ -491,18 +530,18 @@ impl<W: Write> Writer<W> {
     /// [`Error::Io`], [`Error::Poisoned`] when an earlier write failed; [`Error::Invalid`] for zlib and deflate streams,
     /// which have no place for it.
     pub fn finish(mut self) -> Result<W> {
-        if matches!(self.options.format, Format::Zlib | Format::Deflate) {
+        let format = self.options.format;
+        if matches!(format, Format::Zlib | Format::Deflate) {
             return Err(Error::invalid("zlib and deflate streams have their index beside them"));
         }
         self.end()?;
-        if self.options.format == Format::Zstd {
-            self.out.out.flush()?;
-            return Ok(self.out.out);
+        // Zstandard's table is written.
+        if let Some(carrier) = Carrier::of(format) {
+            let (stored_len, digest) = (self.out.pos, Digest([0; 32]));
+            let about = About { format, is_inside: true, stored_len, digest };
+            let (index, _) = self.index.finish(&about)?;
+            self.out.put(&carrier.carry(&index))?;
         }
-        let (stored_len, digest) = (self.out.pos, Digest([0; 32]));
-        let about = About { format: Format::Gzip, is_inside: true, stored_len, digest };
-        let (index, _) = self.index.finish(&about)?;
-        self.out.put(&members(&index))?;
         self.out.out.flush()?;
         Ok(self.out.out)
     }
@@ -543,6 +582,7 @@ enum Packer {
     #[cfg(feature = "zlib")]
     Primed(Primed),
     Zstd(zstd::Encoder),
+    Lz4(Box<lz4::Encoder>),
 }
 
 fn pack(
@@ -561,12 +601,17 @@ fn pack(
     }
     for &end in &pieces.ends {
         let (content, from) = (&pieces.content[at..end], out.len());
-        let window = match packer {
+        let start = match packer {
             #[cfg(feature = "zlib")]
-            Packer::Gzip(partitioner) => partitioner.put(content, &mut out).map(|()| Vec::new()),
+            Packer::Gzip(partitioner) => partitioner.put(content, &mut out).map(|()| None),
             #[cfg(feature = "zlib")]
-            Packer::Primed(primed) => primed.put(content, &mut out),
-            Packer::Zstd(encoder) => encoder.put(content, &mut out).map(|()| Vec::new()),
+            Packer::Primed(primed) => primed
+                .put(content, &mut out)
+                .map(|window| (!window.is_empty()).then(|| start_of(Vec::new(), &window, scratch))),
+            Packer::Zstd(encoder) => encoder.put(content, &mut out).map(|()| None),
+            Packer::Lz4(encoder) => {
+                encoder.put(content, &mut out).map(|()| Some(encoder.start().to_vec()))
+            }
         }?;
         let mut stored = Crc32c::default();
         stored.update(&out[from..]);
@@ -577,7 +622,7 @@ fn pack(
             content: crc32(content),
             adler: if is_zlib { adler32(content) } else { 0 },
             lines: lines.then(|| memchr::memchr_iter(b'\n', content).count() as u64),
-            start: (!window.is_empty()).then(|| start_of(Vec::new(), &window, scratch)),
+            start,
         });
         at = end;
     }

@@ -224,12 +224,10 @@ fn xz_files_are_read_by_blocks() {
 }
 
 /// A frame that is passed over.
-#[cfg(feature = "lz4")]
 fn skipped_first() -> Vec<u8> {
     [&[0x50, 0x2A, 0x4D, 0x18, 2, 0, 0, 0][..], b"ab"].concat()
 }
 
-#[cfg(feature = "lz4")]
 #[test]
 fn lz4_files_are_read_by_blocks() {
     use lz4::liblz4::BlockChecksum;
@@ -288,4 +286,54 @@ fn lz4_files_are_read_by_blocks() {
     let (linked, _) = encoder.finish();
     let result = Reader::open(Arc::new(linked));
     assert!(matches!(&result, Err(Error::Invalid { what }) if what.contains("lz4 -BD")));
+}
+
+#[test]
+fn our_lz4_files_are_read_by_lz4_and_have_their_index_inside() {
+    let mut random = Random(36);
+    let by_lz4 = |file: &[u8]| {
+        let mut content = Vec::new();
+        lz4::Decoder::new(file).unwrap().read_to_end(&mut content).unwrap();
+        content
+    };
+    for (len, level) in [(0, 1), (1, 3), (500_000, -3), (500_000, 1), (500_000, 9)] {
+        let mut content = content(&mut random, len);
+        // Some of it does not shrink.
+        content.extend(random.bytes(len / 10));
+        let options = Options::default().format(Format::Lz4).partition(16 << 10).level(level);
+        let file = partitioned(&content, options.clone().threads(1));
+        assert!(file == partitioned(&content, options.clone().threads(3)));
+        assert!(by_lz4(&file) == content);
+        let said = options.clone().content_len(content.len() as u64);
+        let with_len = partitioned(&content, said.clone());
+        assert_eq!(with_len.len() - file.len(), 8);
+        assert!(by_lz4(&with_len) == content);
+        let units = content.len().div_ceil(16 << 10) as u64;
+        for file in [&file, &with_len] {
+            let inside = Reader::inside(Arc::new(file.clone())).unwrap().expect("an index");
+            assert_eq!((inside.units(), inside.format()), (units, Format::Lz4));
+            check_units(file, &content, units);
+        }
+        check_damage(&file, &content, (0..file.len()).step_by(1009));
+        check_damage(&file, &content, file.len().saturating_sub(200)..file.len());
+        // Cut, or with something behind it, there is no index: it is decoded to be opened.
+        let behind = [&file[..], &file].concat();
+        check_units(&behind, &[&content[..], &content].concat(), 2 * units);
+        let mut index = Vec::new();
+        let mut writer = Writer::new(Vec::new(), said).unwrap();
+        writer.write_all(&content).unwrap();
+        let file = writer.finish_beside(&mut index).unwrap();
+        assert!(by_lz4(&file) == content);
+        conformance(&open(&file, index), &content, 19);
+    }
+    let options = || Options::default().format(Format::Lz4);
+    for wrong in [options().level(13), options().primed(true), options().partition(8 << 20)] {
+        assert!(matches!(Writer::new(Vec::new(), wrong), Err(Error::Invalid { .. })));
+    }
+    let mut writer = Writer::new(Vec::new(), options().content_len(5)).unwrap();
+    writer.write_all(b"four").unwrap();
+    let result = writer.finish();
+    assert!(
+        matches!(result, Err(Error::Invalid { what }) if what.contains("5 bytes were said to come, and 4 came"))
+    );
 }

@@ -6,13 +6,13 @@ use crate::pages::{Pieces, Room};
 use crate::wire::low_bytes;
 
 /// Matches may be so far away.
-const FARTHEST: usize = 65_535;
+pub(super) const FARTHEST: usize = 65_535;
 
 /// What encoders work with: by hash, where bytes like these were met last.
 pub(in crate::codec) type Tables = Vec<u64>;
 
 /// Where a block is written.
-struct Writer<'s, S: Pieces, D: Room> {
+pub(super) struct Writer<'s, S: Pieces, D: Room> {
     src: &'s S,
     dst: D,
     at: usize,
@@ -20,14 +20,28 @@ struct Writer<'s, S: Pieces, D: Room> {
 
 /// Bytes that a length takes beside its half of a token.
 #[inline(always)]
-const fn extra(len: usize) -> usize {
+pub(super) const fn extra(len: usize) -> usize {
     if len < LONG { 0 } else { (len - LONG) / 255 + 1 }
 }
 
-impl<S: Pieces, D: Room> Writer<'_, S, D> {
+impl<'s, S: Pieces, D: Room> Writer<'s, S, D> {
+    pub fn new(src: &'s S, dst: D) -> Self {
+        Writer { src, dst, at: 0 }
+    }
+
+    pub fn src(&self) -> &'s S {
+        self.src
+    }
+
     /// Writes literals from a place on, and a match; `None` where there is no room.
     #[inline(always)]
-    fn put(&mut self, start: usize, literals: usize, matched: usize, offset: usize) -> Option<()> {
+    pub fn put(
+        &mut self,
+        start: usize,
+        literals: usize,
+        matched: usize,
+        offset: usize,
+    ) -> Option<()> {
         let matched = matched - LEAST;
         let [low, high, ..] = low_bytes(offset as u64);
         if literals < LONG
@@ -76,7 +90,7 @@ impl<S: Pieces, D: Room> Writer<'_, S, D> {
     }
 
     /// Writes the last literals; returns how long the block is.
-    fn finish(mut self, start: usize) -> Option<usize> {
+    pub fn finish(mut self, start: usize) -> Option<usize> {
         let literals = self.src.len() - start;
         if 1 + extra(literals) + literals > self.dst.len() - self.at {
             return None;
@@ -93,7 +107,7 @@ pub(super) fn encode<const N: usize>(
     dst: impl Room,
     tables: &mut Tables,
 ) -> Option<usize> {
-    let mut writer = Writer { src, dst, at: 0 };
+    let mut writer = Writer::new(src, dst);
     let anchor = first_found::<N, _, _>(&mut writer, speed, tables)?;
     writer.finish(anchor)
 }

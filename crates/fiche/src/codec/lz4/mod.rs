@@ -1,19 +1,16 @@
 //! LZ4, on bytes however they lie.
 //!
-//! Fast levels and decoding are our own; high compression is the C library's.
-//!
 //! The block format is Collet's (*LZ4 Block Format Description*, 2022): sequences of a token, literals, an offset of 16 bits and a match of four bytes or more, the last of them of literals alone.
 //! Encoders end matches five bytes before the end, and begin none in the last twelve.
 
+mod best;
 mod decode;
 mod encode;
 mod kernel;
-#[cfg(feature = "lz4")]
-pub(super) mod library;
 
 use std::ops::RangeInclusive;
 
-pub(super) use self::encode::Tables;
+use self::best::Effort;
 use super::Scratch;
 use crate::error::Result;
 use crate::pages::{Dst, DstLayout, One, PagesRoom, SegmentsRoom, Src, SrcLayout};
@@ -27,11 +24,35 @@ const LAST_LITERALS: usize = 5;
 /// Bytes before the end where the last match may begin.
 const BEFORE_END: usize = 12;
 
-/// The levels that are fast, to which other searches are compared: 2 has four times as many places, and below 0 ever more bytes are skipped where nothing is found.
-pub(super) const FAST: RangeInclusive<i32> = -64..=2;
+/// All levels that there are: 1 and less are fast, and below 0 ever more bytes are skipped where nothing is found; 2 has four times as many places; those from 3 on search for
+/// long matches, and for the cheapest way through them.
+pub(super) const LEVELS: RangeInclusive<i32> = -64..=12;
 
-/// All that there are.
-pub(super) const LEVELS: RangeInclusive<i32> = -64..=if cfg!(feature = "lz4") { 12 } else { 2 };
+/// What encoders work with.
+#[derive(Default)]
+pub(super) struct Tables {
+    fast: encode::Tables,
+    best: best::Tables,
+}
+
+impl Effort {
+    /// Of a level from 3 on.
+    fn of(level: i32) -> Effort {
+        let (depth, ahead) = match level {
+            ..=3 => (4, 0),
+            4 => (8, 0),
+            5 => (8, 3),
+            6 => (16, 3),
+            7 => (32, 3),
+            8 => (128, 3),
+            9 => (64, 4),
+            10 => (64, 8),
+            11 => (64, 16),
+            12.. => (256, 32),
+        };
+        Effort { depth, ahead }
+    }
+}
 
 /// The most bytes that so many may become.
 #[must_use]
@@ -39,7 +60,7 @@ pub fn bound(len: usize) -> usize {
     len + len / 255 + 16
 }
 
-/// Compresses `src` into the front of `dst` by a fast level, and returns how many bytes that took; `None` where there is no room. The same bytes come of it however they lie.
+/// Compresses `src` into the front of `dst`, and returns how many bytes that took; `None` where there is no room. The same bytes come of it however they lie.
 /// Nothing is copied but from `src` to `dst`.
 pub(super) fn compress(
     level: i32,
@@ -47,11 +68,16 @@ pub(super) fn compress(
     dst: Dst<'_, '_>,
     scratch: &mut Scratch,
 ) -> Option<usize> {
-    let (tables, speed) = (&mut scratch.lz4, level.min(1).unsigned_abs());
-    if level == 2 {
-        for_layouts!(src, dst, |from, to| encode::encode::<{ 1 << 14 }>(speed, &from, to, tables))
-    } else {
-        for_layouts!(src, dst, |from, to| encode::encode::<{ 1 << 12 }>(speed, &from, to, tables))
+    let Tables { fast, best } = &mut scratch.lz4;
+    let speed = level.min(1).unsigned_abs();
+    match level {
+        ..=1 => {
+            for_layouts!(src, dst, |from, to| encode::encode::<{ 1 << 12 }>(speed, &from, to, fast))
+        }
+        2 => {
+            for_layouts!(src, dst, |from, to| encode::encode::<{ 1 << 14 }>(speed, &from, to, fast))
+        }
+        _ => for_layouts!(src, dst, |from, to| best::encode(Effort::of(level), &from, to, best)),
     }
 }
 
