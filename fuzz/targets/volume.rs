@@ -257,7 +257,7 @@ fn made_up(bytes: &[u8]) {
 fn asked(bytes: &[u8]) {
     let mut blocks = 50;
     let device = TracedDevice::default();
-    let codecs = [Codec::Lz4, Codec::Copy, Codec::Zstd, Codec::Deflate];
+    let codecs = [Codec::Lz4, Codec::Copy, Codec::Zstd, Codec::Lzo];
     let [codec, rest @ ..] = bytes else { return };
     let options = Options::new(blocks * BLOCK as u64).segment_bits(16);
     let options = options

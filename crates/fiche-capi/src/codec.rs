@@ -14,7 +14,7 @@ use crate::status::{Failed, Status, given_mut, guard};
 pub enum Codec {
     /// No compression.
     Copy = 0,
-    /// LZ4, its block format. Levels -64 to 12: up to 2 fast, below 0 ever faster.
+    /// LZ4, its block format. Levels -64 to 12: up to 2 fast, below 0 ever faster, from 3 on small.
     Lz4 = 1,
     /// A raw deflate stream. Levels 1 to 12.
     Deflate = 2,
@@ -28,6 +28,8 @@ pub enum Codec {
     Bewalgo32 = 6,
     /// BeWalgo with units of 8 bytes. The same levels.
     Bewalgo64 = 7,
+    /// LZO1X, for comparison. Level 1.
+    Lzo = 8,
 }
 
 /// What codecs keep between calls, so that a call allocates little. One for each thread: never two calls at once.
@@ -255,4 +257,4 @@ pub unsafe extern "C" fn fiche_decompress_front(
 }
 
 // The numbers are those of the library.
-const _: () = assert!(Method::ALL.len() == 8 && Codec::Bewalgo64 as u8 == Method::BeWalgo64 as u8);
+const _: () = assert!(Method::ALL.len() == 9 && Codec::Lzo as u8 == Method::Lzo as u8);

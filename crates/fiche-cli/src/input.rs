@@ -109,11 +109,11 @@ mod remote {
 pub struct Blocks {
     /// How blocks are compressed: hybrid, the default, with a dictionary that they share, and so
     /// rlz-uv, rlz-pv, rlz-zz, rlz-zzz, rlz-zz-primed, zlib-primed and zstd-dict; or each on its own:
-    /// copy, lz4, zlib, zstd, lzma, bzip2, or for arrays of numbers bewalgo32 and bewalgo64
+    /// copy, lz4, zlib, zstd, lzma, bzip2, lzo, or for arrays of numbers bewalgo32 and bewalgo64
     #[arg(long, short, value_name = "METHOD")]
     pub method: Option<Method>,
     /// Level of the method, from fast to small: hybrid 1 to 9, by default 5, up to 4 for faster reads;
-    /// lz4 and zlib 1 to 12, zstd -7 to 22, lzma 0 to 9, bzip2 1 to 9, by default 1, 6, 3, 6 and 9;
+    /// lz4 -64 to 12, zlib 1 to 12, zstd -7 to 22, lzma 0 to 9, bzip2 1 to 9, by default 1, 6, 3, 6 and 9;
     /// bewalgo32 and bewalgo64 -64 to 9, by default 1;
     /// rlz-zz and rlz-zzz 1 to 12, the primed ones 1 to 9, by default 9; zstd-dict 1 to 22, by default 12
     #[arg(long, short, allow_negative_numbers = true, value_name = "N")]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// The files that define bytes, in the order of the document.
-const SOURCES: [&str; 33] = [
+const SOURCES: [&str; 34] = [
     "wire.rs",
     "envelope.rs",
     "archive/format.rs",
@@ -12,6 +12,7 @@ const SOURCES: [&str; 33] = [
     "codec/mod.rs",
     "codec/filtered.rs",
     "codec/bewalgo/mod.rs",
+    "codec/lzo.rs",
     "codec/frame.rs",
     "model/huffman.rs",
     "rlz/store.rs",

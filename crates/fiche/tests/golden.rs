@@ -217,6 +217,7 @@ fn good_files() -> Vec<(&'static str, Vec<u8>)> {
         ("bzip2", of(Codec::Bzip2)),
         ("bewalgo32", of(Codec::BeWalgo32)),
         ("bewalgo64", of(Codec::BeWalgo64)),
+        ("lzo", of(Codec::Lzo)),
         ("shuffle", numbers(Codec::BeWalgo32, &[Filter::Shuffle(4)])),
         ("bitshuffle", numbers(Codec::Lz4, &[Filter::Bitshuffle(4)])),
         ("delta", numbers(Codec::Zstd, &[Filter::Delta(4), Filter::Shuffle(3), Filter::Delta(1)])),

@@ -358,10 +358,54 @@ def decode_bewalgo(unit: int, data: bytes, length: int) -> bytes:
     return bytes(out + data[at:])
 
 
+def decode_lzo(data: bytes, length: int) -> bytes:
+    out, stream = bytearray(), Cursor(data, "LZO stream", 0)
+
+    def more(first: int) -> int:  # what a number of 0 stands for
+        count = first
+        while (byte := stream.fixed(1)) == 0:
+            count += 255
+        return count + byte
+
+    nothing_yet, run, literals = True, False, 0
+    while True:
+        byte, word = stream.fixed(1), None
+        if nothing_yet and byte >= 18:
+            literals, run = byte - 17, byte > 20
+            out += stream.take(literals)
+            nothing_yet, literals = False, 0 if run else literals
+            continue
+        nothing_yet = False
+        if byte < 16 and not run and literals == 0:
+            out += stream.take(3 + (byte or more(15)))
+            run = True
+            continue
+        if byte < 16:
+            count, distance = (3, 2049) if run else (2, 1)
+            distance += 4 * stream.fixed(1) + byte // 4
+        elif byte < 64:
+            short = 8 if byte < 32 else 32
+            count = 2 + (byte % short or more(short - 1))
+            word = stream.fixed(2)
+            distance = word // 4 + (1 if byte >= 32 else 16384 + 2048 * (byte & 8))
+            if byte < 32 and distance == 16384:
+                stream.require(data[-3:] == b"\x11\0\0", "end")
+                stream.finish()
+                return bytes(out)
+        else:
+            count, distance = byte // 32 + 1, 8 * stream.fixed(1) + byte // 4 % 8 + 1
+        stream.require(distance <= len(out) and len(out) + count <= length, "copy")
+        for _ in range(count):
+            out.append(out[-distance])
+        run, literals = False, (byte if word is None else word) % 4
+        out += stream.take(literals)
+
+
 DECODERS = (
     decode_copy, decode_lz4, decode_deflate, decode_zstd, decode_lzma, decode_bzip2,
-    partial(decode_bewalgo, 4), partial(decode_bewalgo, 8),
+    partial(decode_bewalgo, 4), partial(decode_bewalgo, 8), decode_lzo,
 )
+UNIT_CODECS = (0, 1, 2, 3, 8)
 
 
 def decode_filtered(filters: int, decoder: Callable, data: bytes, length: int) -> bytes:
@@ -2760,7 +2804,7 @@ def read_superblock(file: BinaryIO, size: int, superblock: Cursor) -> Volume:
     superblock.require(1 <= blocks <= 1 << 40, "length of the device")
     bits, codec, _, unit = (superblock.fixed(1) for _ in range(4))
     superblock.require(16 <= bits <= 26, "length of a segment")
-    superblock.require(codec <= 3 and 1 <= unit <= LONGEST_UNIT, "how new units are stored")
+    superblock.require(codec in UNIT_CODECS and 1 <= unit <= LONGEST_UNIT, "how new units are stored")
     superblock.require(2 * unit * DEVICE_BLOCK <= 1 << bits, "length of units")
     most, segments, reserved = (superblock.fixed(4) for _ in range(3))
     superblock.require(1 < segments <= most and segments << bits <= size, "count of segments")
@@ -2841,7 +2885,7 @@ def check_unit_of_blocks(fragment: Fragment) -> None:
     elif fragment.kind == ZEROS:
         most, right = LONGEST_ZEROS, length == 0
     else:
-        fragment.require(fragment.kind <= 3 or is_trained(fragment), "kind")
+        fragment.require(fragment.kind in UNIT_CODECS or is_trained(fragment), "kind")
         right = 1 <= length <= fragment.count * DEVICE_BLOCK
     fragment.require(right, "length")
     fragment.require(1 <= fragment.count <= most, "count of blocks")

@@ -59,7 +59,7 @@ struct Packing {
     /// What blocks are compressed by
     #[arg(long, value_enum, default_value = "zstd")]
     codec: Name,
-    /// Its level; by default 1 for zstd and lz4, 6 for zlib
+    /// Its level; by default 1 for zstd, lz4 and lzo, 6 for zlib
     #[arg(long, short, allow_hyphen_values = true)]
     level: Option<i32>,
     /// Bytes that are compressed together where so many are written at once: 4K to 128K. Longer ones shrink more, shorter ones are
@@ -76,6 +76,7 @@ enum Name {
     Zstd,
     Lz4,
     Zlib,
+    Lzo,
     /// Not compressed: a log alone
     None,
 }
@@ -86,6 +87,7 @@ impl Name {
             Name::Zstd => Codec::Zstd,
             Name::Lz4 => Codec::Lz4,
             Name::Zlib => Codec::Deflate,
+            Name::Lzo => Codec::Lzo,
             Name::None => Codec::Copy,
         }
     }
@@ -95,6 +97,7 @@ impl Name {
             Codec::Copy => "none",
             Codec::Deflate => "zlib",
             Codec::Lz4 => "lz4",
+            Codec::Lzo => "lzo",
             _ => "zstd",
         }
     }

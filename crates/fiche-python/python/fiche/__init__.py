@@ -111,7 +111,7 @@ def pack(
     when all of it is, or a file object, which is written from its position on.
 
     `method` is one of hybrid (the default), rlz-uv, rlz-pv, rlz-zz, rlz-zzz, rlz-zz-primed, zlib-primed,
-    zstd-dict, zstd, zlib, lz4, lzma, bzip2, bewalgo32, bewalgo64 and copy, and `level` one that it has. `filters`, of up
+    zstd-dict, zstd, zlib, lz4, lzma, bzip2, lzo, bewalgo32, bewalgo64 and copy, and `level` one that it has. `filters`, of up
     to three, are for arrays of numbers, and with methods without a dictionary: "shuffle:4", "bitshuffle:4" and "delta:4",
     with the bytes of a number; zstd is then the method where none is said. `block` is what a
     read decodes at least, in bytes. `dict` is "auto", "none", a size in bytes, or a dictionary

@@ -13,7 +13,7 @@ from ._fiche import codec_size as _size
 
 __all__ = ["METHODS", "compress", "decompress", "levels", "size"]
 
-METHODS = ("zstd", "lz4", "zlib", "lzma", "bzip2", "bewalgo32", "bewalgo64", "copy")
+METHODS = ("zstd", "lz4", "zlib", "lzma", "bzip2", "bewalgo32", "bewalgo64", "lzo", "copy")
 
 
 def compress(data, method="zstd", level=None):

@@ -12,6 +12,7 @@
 //! | 5 | bzip2 | one bzip2 stream |
 //! | 6 | bewalgo32 | one BeWalgo stream with units of 4 bytes |
 //! | 7 | bewalgo64 | one BeWalgo stream with units of 8 bytes |
+//! | 8 | lzo | one LZO1X stream |
 //!
 //! Whatever the codec, a block whose stored bytes are as many as its decoded ones is
 //! these bytes themselves: that is how a block is stored that does not shrink, and a
@@ -54,6 +55,8 @@ mod frame;
 pub mod lz4;
 #[cfg(feature = "lzma")]
 mod lzma;
+#[cfg(feature = "lzo")]
+mod lzo;
 mod matches;
 pub(crate) mod prepared;
 mod zstd;
@@ -107,11 +110,13 @@ pub enum Codec {
     BeWalgo32 = 6,
     /// BeWalgo with units of 8 bytes. The same levels.
     BeWalgo64 = 7,
+    /// LZO1X, for comparison. Level 1.
+    Lzo = 8,
 }
 
 impl Codec {
     /// Every codec, whether or not this build has it.
-    pub const ALL: [Codec; 8] = [
+    pub const ALL: [Codec; 9] = [
         Codec::Copy,
         Codec::Lz4,
         Codec::Deflate,
@@ -120,6 +125,7 @@ impl Codec {
         Codec::Bzip2,
         Codec::BeWalgo32,
         Codec::BeWalgo64,
+        Codec::Lzo,
     ];
 
     /// The codec of this number in a file, if there is one.
@@ -140,6 +146,7 @@ impl Codec {
             Codec::Bzip2 => "bzip2",
             Codec::BeWalgo32 => "bewalgo32",
             Codec::BeWalgo64 => "bewalgo64",
+            Codec::Lzo => "lzo",
         }
     }
 
@@ -163,6 +170,7 @@ impl Codec {
             Codec::Lzma => 0..=9,
             Codec::Bzip2 => 1..=9,
             Codec::BeWalgo32 | Codec::BeWalgo64 => bewalgo::LEVELS,
+            Codec::Lzo => 1..=1,
         }
     }
 
@@ -179,7 +187,7 @@ impl Codec {
     pub fn default_level(self) -> i32 {
         match self {
             Codec::Copy => 0,
-            Codec::Lz4 | Codec::BeWalgo32 | Codec::BeWalgo64 => 1,
+            Codec::Lz4 | Codec::BeWalgo32 | Codec::BeWalgo64 | Codec::Lzo => 1,
             Codec::Deflate | Codec::Lzma => 6,
             Codec::Zstd => 3,
             Codec::Bzip2 => 9,
@@ -194,6 +202,7 @@ impl Codec {
             Codec::Deflate => cfg!(feature = "zlib"),
             Codec::Lzma => cfg!(feature = "lzma"),
             Codec::Bzip2 => cfg!(feature = "bzip2"),
+            Codec::Lzo => cfg!(feature = "lzo"),
         }
     }
 
@@ -251,6 +260,8 @@ impl Codec {
             Codec::Lzma => lzma::compress(level, src, dst),
             #[cfg(feature = "bzip2")]
             Codec::Bzip2 => bzip2::compress(level, src, dst),
+            #[cfg(feature = "lzo")]
+            Codec::Lzo => Ok(lzo::compress(src, dst, &mut scratch.lzo)),
             #[allow(unreachable_patterns)]
             other => Err(other.not_compiled_in()),
         }
@@ -323,6 +334,8 @@ impl Codec {
             Codec::Lzma => lzma::decompress(src, dst),
             #[cfg(feature = "bzip2")]
             Codec::Bzip2 => bzip2::decompress(src, dst),
+            #[cfg(feature = "lzo")]
+            Codec::Lzo => lzo::decompress(src, dst),
             #[allow(unreachable_patterns)]
             other => return Err(other.not_compiled_in()),
         })
@@ -337,7 +350,7 @@ impl Codec {
             Codec::Lzma => end < len / 10 * 9,
             Codec::Zstd => end <= len.saturating_sub(1) / zstd::STEP * zstd::STEP,
             Codec::Lz4 | Codec::BeWalgo32 | Codec::BeWalgo64 => end < len,
-            Codec::Bzip2 => false,
+            Codec::Bzip2 | Codec::Lzo => false,
         }
     }
 
@@ -425,7 +438,8 @@ impl FromStr for Codec {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Codec> {
-        let what = "the methods are copy, lz4, zlib, zstd, lzma, bzip2, bewalgo32 and bewalgo64";
+        let what =
+            "the methods are copy, lz4, zlib, zstd, lzma, bzip2, bewalgo32, bewalgo64 and lzo";
         Codec::ALL.into_iter().find(|c| c.name() == name).ok_or(Error::invalid(what))
     }
 }
@@ -440,6 +454,8 @@ pub struct Scratch {
     decoder: Option<prepared::Decoder>,
     bewalgo: bewalgo::Tables,
     lz4: lz4::Tables,
+    #[cfg(feature = "lzo")]
+    lzo: lzo::State,
     /// For what does not lie in one piece, where a codec wants that: what it reads, and what it writes.
     pieces: (Vec<u8>, Vec<u8>),
     copied: u64,

@@ -22,7 +22,7 @@
 //! | 16 | 8 | generation | the superblock of the larger one counts; up to 2^39 |
 //! | 24 | 8 | blocks | of 4096 bytes, that the device has: 1 to 2^40 |
 //! | 32 | 1 | segment bits | segments are 2 to the power of this many bytes long: 16 to 26 |
-//! | 33 | 1 | codec | in which new units are stored: numbers as under "Codecs"; 0 to 3 |
+//! | 33 | 1 | codec | in which new units are stored: numbers as under "Codecs"; 0 to 3, or 8 |
 //! | 34 | 1 | level | of it, signed |
 //! | 35 | 1 | unit | how many blocks a unit has at most when it is written: 1 to 32, half of a segment at most. One that is packed again later may have more |
 //! | 36 | 4 | most segments | how many there may be: at most as many as positions of 5 bytes reach, and no less than segments |
@@ -67,7 +67,7 @@
 //! | 4 | 5 | block | number of the first one |
 //! | 9 | 3 | count | how many blocks it stands for |
 //! | 12 | 3 | length | of the stored bytes, which follow |
-//! | 15 | 1 | kind | 0 to 3: a unit of blocks in this codec; 16: up to 4096 blocks that repeat the stored eight bytes; 17: blocks of zeros, nothing stored, to which no map leads; 32: a node of the map; 33: a usage page; 34: the usage root; 35: a snapshot; 36: the snapshot root; 37: a dictionary; 38: the dictionary root; 39: the clones; 64 to 79: a unit of blocks in codec 3 with the dictionary of the number that is 64 less |
+//! | 15 | 1 | kind | 0 to 3, or 8: a unit of blocks in this codec; 16: up to 4096 blocks that repeat the stored eight bytes; 17: blocks of zeros, nothing stored, to which no map leads; 32: a node of the map; 33: a usage page; 34: the usage root; 35: a snapshot; 36: the snapshot root; 37: a dictionary; 38: the dictionary root; 39: the clones; 64 to 79: a unit of blocks in codec 3 with the dictionary of the number that is 64 less |
 //!
 //! A unit has up to 32 blocks. It is stored in codec 0 where it does not shrink, whatever the codec of the volume is. A fragment may reach beyond the
 //! end of a device that became shorter: blocks there are none.
@@ -324,7 +324,8 @@ pub(super) enum Coding {
 
 /// The codecs in which units may be stored.
 pub(super) fn unit_codec(number: u8) -> Option<Codec> {
-    [Codec::Copy, Codec::Lz4, Codec::Deflate, Codec::Zstd].into_iter().find(|c| *c as u8 == number)
+    let codecs = [Codec::Copy, Codec::Lz4, Codec::Deflate, Codec::Zstd, Codec::Lzo];
+    codecs.into_iter().find(|codec| *codec as u8 == number)
 }
 
 /// What is before the fragments of an extent.

@@ -600,7 +600,7 @@ impl Volume {
 /// The codec in which new units are stored, where it is one that a volume may have.
 pub(super) fn check_codec(codec: Codec, level: i32) -> Result<()> {
     if super::format::unit_codec(codec as u8).is_none() {
-        return Err(Error::invalid("volumes are packed by copy, lz4, zlib or zstd"));
+        return Err(Error::invalid("volumes are packed by copy, lz4, zlib, lzo or zstd"));
     }
     codec.check_level(level)?;
     // Whether it was compiled in.

@@ -82,8 +82,11 @@ impl Volume {
         work: &mut Work,
         packed: &mut Packed,
     ) -> Result<()> {
-        let Packing { cold, level, extent, .. } = self.packing;
-        let hard = self.packing(level.max(HARD));
+        let Packing { cold, level, extent, codec, .. } = self.packing;
+        // LZO has no other level.
+        let hard = level.max(HARD).min(*codec.levels().end());
+        let is_hard = level >= hard;
+        let hard = self.packing(hard);
         let mut first = group * cold as u64;
         let count = (cold as u64).min(self.map().blocks().saturating_sub(first)) as usize;
         let places = self.places(&self.view, first, count)?;
@@ -98,7 +101,7 @@ impl Volume {
             let is_one = run.iter().all(|place| *place == run[0]);
             let is_here = run.iter().any(|place| place.segment(self.bits) == victim.segment());
             // Of a volume that is packed as hard as this anyway units differ by the dictionary only.
-            let is_packed = is_one && (!victim.is_raw() || level >= HARD && hard.with.is_none());
+            let is_packed = is_one && (!victim.is_raw() || is_hard && hard.with.is_none());
             if run[0].is_zeros() || !is_here || is_packed {
                 continue;
             }

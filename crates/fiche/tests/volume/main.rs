@@ -187,7 +187,8 @@ fn digests(bytes: &[u8]) -> Vec<u64> {
 /// Options of a small volume: how many blocks, and how it is packed.
 fn options(random: &mut Random) -> (u64, Options) {
     let blocks = [40, 100, 300][random.below(3) as usize];
-    let codec = [Codec::Lz4, Codec::Zstd, Codec::Copy, Codec::Deflate][random.below(4) as usize];
+    let codec = [Codec::Lz4, Codec::Zstd, Codec::Copy, Codec::Deflate, Codec::Lzo]
+        [random.below(5) as usize];
     let unit = [1, 4, 8][random.below(3) as usize] * BLOCK;
     (blocks, Options::new(blocks * BLOCK as u64).codec(codec).unit(unit).segment_bits(16))
 }
