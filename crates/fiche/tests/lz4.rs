@@ -297,7 +297,14 @@ fn long_contents_come_back() {
     let words: Vec<u8> =
         (0..40_000).flat_map(|i| format!("{} {} ", i % 977, i * i % 4093).into_bytes()).collect();
     let periods: Vec<u8> = (0..300_000).map(|i| word[i % 37]).collect();
-    let contents = [sparse.concat(), words, periods, vec![0; 1 << 20], noise(100_000)];
+    // Each match lies across the next by half.
+    let text = noise(15_000);
+    let mut across: Vec<u8> = (0..498)
+        .map(|i| i * 301 % 498 * 30)
+        .flat_map(|start| [&text[start..start + 60], &noise(1)].concat())
+        .collect();
+    across.extend(&text);
+    let contents = [sparse.concat(), words, across, periods, vec![0; 1 << 20], noise(100_000)];
     for data in &contents {
         for level in [3, 9, 12] {
             let block = packed(level, data);

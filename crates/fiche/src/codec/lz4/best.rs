@@ -26,7 +26,7 @@ const BACK: usize = 255;
 /// Bytes of a match whose length takes no more than its half of a token.
 const SHORT: u32 = (LEAST + LONG - 1) as u32;
 /// A match is not begun later for that if so many more bytes of it would be left out.
-const LATE: u32 = 64;
+const LATEST: u32 = 64;
 /// The way so far is written when there are so many spans, or when it costs so much.
 const MOST: (usize, u32) = (1 << 12, 1 << 30);
 
@@ -87,10 +87,11 @@ struct Spans {
 }
 
 impl Spans {
-    /// The cheapest way to a place behind the starts of the first `count`.
-    fn reach(&self, count: usize, place: u32) -> Way {
+    /// The cheapest way to a place behind the starts of the first `count`; the last match of it may begin late only where that is asked for, as else one would lead to another through all
+    /// that lie across each other.
+    fn reach<const LATE: bool>(&self, count: usize, place: u32) -> Way {
         let mut best = (u32::MAX, Step::Behind(0));
-        let mut is_late = false;
+        let mut is_late = !LATE;
         for (i, span) in self.spans[..count].iter().enumerate().rev() {
             let number = i as u32;
             if span.end <= place {
@@ -118,10 +119,10 @@ impl Spans {
     #[inline(always)]
     fn late(&self, number: u32, place: u32, best: Way) -> Way {
         let more = place - SHORT - self.spans[number as usize].start;
-        if more >= LATE {
+        if more >= LATEST {
             return best;
         }
-        let cost = self.reach(number as usize + 1, place - SHORT).0 + MATCH;
+        let cost = self.reach::<false>(number as usize + 1, place - SHORT).0 + MATCH;
         if cost < best.0 { (cost, Step::Late(number)) } else { best }
     }
 
@@ -142,7 +143,7 @@ impl Spans {
         };
         let to_start = match start.checked_sub(before) {
             Some(gap) => (cost + literals(gap), Step::Behind(number)),
-            None => self.reach(count, start),
+            None => self.reach::<true>(count, start),
         };
         let without = (cost + literals(end - before), Step::Behind(number));
         self.spans.push(Span { start, end, distance, to_start, to_end: without });
@@ -180,7 +181,7 @@ impl Spans {
                 Step::Late(number) => {
                     let start = place - SHORT;
                     self.way.push((start, place, self.spans[number as usize].distance));
-                    (start, self.reach(number as usize + 1, start).1)
+                    (start, self.reach::<false>(number as usize + 1, start).1)
                 }
                 Step::Within(number) => {
                     let span = self.spans[number as usize];
