@@ -257,11 +257,11 @@ fn made_up(bytes: &[u8]) {
 fn asked(bytes: &[u8]) {
     let mut blocks = 50;
     let device = TracedDevice::default();
-    let codecs = [Codec::Lz4, Codec::Copy, Codec::Zstd, Codec::Lzo];
+    let codecs = [Codec::Lz4, Codec::Copy, Codec::Zstd, Codec::Deflate, Codec::Lzo];
     let [codec, rest @ ..] = bytes else { return };
     let options = Options::new(blocks * BLOCK as u64).segment_bits(16);
     let options = options
-        .codec(codecs[usize::from(*codec) % 4])
+        .codec(codecs[usize::from(*codec) % 5])
         .unit((usize::from(*codec) / 4 % 8 + 1) * BLOCK);
     let mut volume = Volume::create(device.clone(), options).expect("a volume");
     let mut model = vec![0; blocks as usize * BLOCK];

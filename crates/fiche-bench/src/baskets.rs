@@ -148,7 +148,6 @@ impl How {
         match self {
             How::Zlib(level) => format!("zlib {level}"),
             How::Codec(Codec::Deflate, level) => format!("libdeflate {level}"),
-            How::Codec(Codec::Lz4, level) if level > 2 => format!("lz4hc {level}"),
             How::Codec(codec, level) => format!("{} {level}", codec.name()),
         }
     }

@@ -85,7 +85,7 @@ enum fiche_codec {
    */
   FICHE_CODEC_COPY = 0,
   /**
-   * LZ4, its block format. Levels -64 to 12: up to 2 fast, below 0 ever faster.
+   * LZ4, its block format. Levels -64 to 12: up to 2 fast, below 0 ever faster, from 3 on small.
    */
   FICHE_CODEC_LZ4 = 1,
   /**
@@ -112,6 +112,10 @@ enum fiche_codec {
    * BeWalgo with units of 8 bytes. The same levels.
    */
   FICHE_CODEC_BEWALGO64 = 7,
+  /**
+   * LZO1X, for comparison. Level 1.
+   */
+  FICHE_CODEC_LZO = 8,
 };
 
 /**

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Read, Write};
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, UNIX_EPOCH};
 
@@ -122,7 +123,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
     }
     let Written { len, stored_len, partitions } = match args.splice {
         true => splice(&args, options)?,
-        false => compress(&args, options)?,
+        false => compress(&args, options, format == Format::Lz4)?,
     };
     if args.output == Path::new("-") {
         return Ok(());
@@ -189,12 +190,13 @@ fn finish(args: &Args, mut writer: Writer<Output>) -> Result<Written, Failed> {
     Ok(Written { len, stored_len, partitions })
 }
 
-fn compress(args: &Args, mut options: Options) -> Result<Written, Failed> {
+/// Compresses a file; `has_len` where what is written begins with its length.
+fn compress(args: &Args, mut options: Options, has_len: bool) -> Result<Written, Failed> {
     let [path] = args.input.as_slice() else {
         return Err(Failed::usage("one file becomes one gzip file: see `fiche pack` for many"));
     };
     let input: Box<dyn Read>;
-    let mut total = None;
+    let (mut total, mut said) = (None, None);
     if path == Path::new("-") {
         let stdin = std::io::stdin().lock();
         if stdin.is_terminal() {
@@ -210,9 +212,9 @@ fn compress(args: &Args, mut options: Options) -> Result<Written, Failed> {
             return Err(Failed::at(path, fiche::Error::Invalid { what: what.into() }));
         }
         total = meta.is_file().then_some(meta.len());
-        // It may grow while it is read. Files of the system say that they are empty.
-        let known = total.filter(|&len| len > 0);
-        if let Some(len) = known {
+        // What the system makes up as it is read has no blocks, whatever it says of its length.
+        said = total.filter(|_| has_len && meta.blocks() > 0);
+        if let Some(len) = said {
             options = options.content_len(len);
         }
         if !args.no_name {
@@ -223,12 +225,13 @@ fn compress(args: &Args, mut options: Options) -> Result<Written, Failed> {
             }
             options = options.mtime(seconds.unwrap_or(0));
         }
-        input = Box::new(file.take(known.unwrap_or(u64::MAX)));
+        // It may grow meanwhile.
+        input = Box::new(file.take(said.unwrap_or(u64::MAX)));
     }
     let mut writer = Writer::new(create(args)?, options)?;
     let progress = Progress::new("compressing", total, args.quiet);
     let mut input = Counted { source: input, progress };
-    let mut piece = vec![0; 256 << 10];
+    let (mut piece, mut done) = (vec![0; 256 << 10], 0);
     loop {
         let len = match input.read(&mut piece) {
             Ok(0) => break,
@@ -237,8 +240,13 @@ fn compress(args: &Args, mut options: Options) -> Result<Written, Failed> {
             Err(error) => return Err(Failed::io(path, error)),
         };
         writer.write_all(&piece[..len]).map_err(fiche::Error::from)?;
+        done += len as u64;
     }
     drop(input);
+    if said.is_some_and(|said| done < said) {
+        let error = std::io::Error::other("became shorter while it was read");
+        return Err(Failed::io(path, error));
+    }
     finish(args, writer)
 }
 

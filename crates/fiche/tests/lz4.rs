@@ -280,20 +280,28 @@ fn what_was_compressed_before_does_not_matter() {
 
 #[cfg(not(miri))]
 #[test]
+fn no_match_begins_in_the_last_bytes_where_the_way_so_far_was_just_written() {
+    // It is written behind so many matches; the next one begins within the last of them, and goes on to where matches end.
+    let mut random = Random(11);
+    let mut noise = |len: usize| -> Vec<u8> { (0..len).map(|_| random.below(256) as u8).collect() };
+    let (word, last) = (noise(8), noise(10));
+    let start = [&noise(1), &word[5..], &last, &word].concat();
+    let words: Vec<Vec<u8>> = (0..2400).map(|_| [&noise(3), &word[..]].concat()).collect();
+    for count in 2100..2400 {
+        let data = [&start[..], &words[..count].concat(), &last].concat();
+        check_end(&packed(3, &data), data.len());
+    }
+}
+
+#[cfg(not(miri))]
+#[test]
 fn long_contents_come_back() {
     let mut random = Random(7);
     let mut noise = |len: usize| -> Vec<u8> { (0..len).map(|_| random.below(256) as u8).collect() };
     let word = noise(40);
     // More matches than are chosen from at once; far apart; long; and none.
-    let sparse = [
-        noise(1 << 22),
-        word.clone(),
-        noise(50_000),
-        word.clone(),
-        noise(1 << 22),
-        word.clone(),
-        word.clone(),
-    ];
+    let sparse: Vec<Vec<u8>> =
+        (0..80).flat_map(|_| [noise(66_000), word.clone(), word.clone()]).collect();
     let words: Vec<u8> =
         (0..40_000).flat_map(|i| format!("{} {} ", i % 977, i * i % 4093).into_bytes()).collect();
     let periods: Vec<u8> = (0..300_000).map(|i| word[i % 37]).collect();

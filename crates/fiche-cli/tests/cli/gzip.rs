@@ -287,6 +287,10 @@ fn lz4_reads_our_lz4_files_and_they_are_read_anywhere() {
     }
     place.ok(&["gzip", "/proc/version", "-o", "version.lz4"]);
     assert!(place.ok(&["cat", "version.lz4"]) == fs::read("/proc/version").unwrap());
+    // This one says that it has 4,096 bytes.
+    let online = "/sys/devices/system/cpu/online";
+    place.ok(&["gzip", online, "-o", "online.lz4"]);
+    assert!(place.ok(&["cat", "online.lz4"]) == fs::read(online).unwrap());
     let error = place.fails(2, &["gzip", "log", "-o", "x.lz4", "--partition", "8M"]);
     assert!(error.contains("4 MiB at most"), "{error}");
     assert!(place.fails(2, &["gzip", "log", "-o", "x.lz4", "--level", "13"]).contains("-64 to 12"));

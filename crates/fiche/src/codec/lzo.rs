@@ -20,6 +20,9 @@
 
 use lzokay::compress::{Dict, compress_no_alloc, compress_worst_size};
 
+/// The instruction that ends a stream.
+const END: [u8; 3] = [0x11, 0, 0];
+
 /// What the encoder works with.
 #[derive(Default)]
 pub(super) struct State {
@@ -29,6 +32,11 @@ pub(super) struct State {
 
 /// The library may want room for more than comes of it, so it always gets enough and the result is copied.
 pub(super) fn compress(src: &[u8], dst: &mut [u8], state: &mut State) -> Option<usize> {
+    if src.is_empty() {
+        // Of nothing the library makes what it does not read.
+        dst.get_mut(..END.len())?.copy_from_slice(&END);
+        return Some(END.len());
+    }
     let State { tables, room } = state;
     room.resize(room.len().max(compress_worst_size(src.len())), 0);
     let len = compress_no_alloc(src, room, tables.get_or_insert_with(Dict::new)).ok()?;
@@ -38,4 +46,17 @@ pub(super) fn compress(src: &[u8], dst: &mut [u8], state: &mut State) -> Option<
 
 pub(super) fn decompress(src: &[u8], dst: &mut [u8]) -> Option<usize> {
     lzokay::decompress::decompress(src, dst).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_comes_back() {
+        let mut stored = [0xAA; 3];
+        assert_eq!(compress(b"", &mut stored, &mut State::default()), Some(3));
+        assert_eq!(decompress(&stored, &mut []), Some(0));
+        assert_eq!(compress(b"", &mut [0; 2], &mut State::default()), None);
+    }
 }

@@ -422,6 +422,7 @@ impl Codec {
             Codec::Deflate => "zlib, which this build leaves out, as codec",
             Codec::Lzma => "lzma, which this build leaves out, as codec",
             Codec::Bzip2 => "bzip2, which this build leaves out, as codec",
+            Codec::Lzo => "lzo, which this build leaves out, as codec",
             _ => "codec",
         };
         Error::Unsupported { what, found: self as u64 }

@@ -53,7 +53,7 @@ impl Options {
         Options { len, codec, level: None, unit, segment_bits: None, capacity: None }
     }
 
-    /// What blocks are compressed by: copy (not at all), lz4, zlib or zstd. Zstandard by itself.
+    /// What blocks are compressed by: copy (not at all), lz4, zlib, lzo or zstd. Zstandard by itself.
     #[must_use]
     pub fn codec(self, codec: Codec) -> Options {
         Options { codec, ..self }

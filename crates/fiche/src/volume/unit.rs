@@ -305,9 +305,13 @@ mod tests {
             };
             bytes.extend(block);
         }
-        for (number, unit, extent, threads) in
-            [(0, 1, 100, 1), (1, 4, 16 << 10, 2), (2, 32, 32 << 10, 1), (3, 3, 64 << 10, 3)]
-        {
+        for (number, unit, extent, threads) in [
+            (0, 1, 100, 1),
+            (1, 4, 16 << 10, 2),
+            (2, 32, 32 << 10, 1),
+            (3, 3, 64 << 10, 3),
+            (8, 4, 16 << 10, 1),
+        ] {
             let codec = unit_codec(number).unwrap();
             let level = codec.default_level();
             let packing =

@@ -316,7 +316,12 @@ fn our_lz4_files_are_read_by_lz4_and_have_their_index_inside() {
         }
         check_damage(&file, &content, (0..file.len()).step_by(1009));
         check_damage(&file, &content, file.len().saturating_sub(200)..file.len());
-        // Cut, or with something behind it, there is no index: it is decoded to be opened.
+        // Without what leads to the index, or with something behind it, there is none: it is decoded to be opened.
+        check_units(&file[..file.len() - 20], &content, units);
+        for cut in [1, 19, 21, file.len() / 2] {
+            let result = Reader::open(Arc::new(file[..file.len() - cut].to_vec()));
+            assert!(matches!(result, Err(Error::Corrupt { .. })), "{cut}: {result:?}");
+        }
         let behind = [&file[..], &file].concat();
         check_units(&behind, &[&content[..], &content].concat(), 2 * units);
         let mut index = Vec::new();

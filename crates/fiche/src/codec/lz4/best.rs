@@ -83,6 +83,8 @@ struct Spans {
     spans: Vec<Span>,
     /// Where the first way begins.
     base: u32,
+    /// Where a match may begin is before this.
+    last: u32,
     way: Vec<(u32, u32, u32)>,
 }
 
@@ -129,7 +131,7 @@ impl Spans {
     /// Adds one that ends behind all others.
     fn push(&mut self, start: u32, end: u32, distance: u32) {
         let start = start.max(self.base);
-        if end < start + LEAST as u32 {
+        if end < start + LEAST as u32 || start >= self.last {
             return;
         }
         while self.spans.last().is_some_and(|last| last.start >= start) {
@@ -324,7 +326,7 @@ fn through<S: Pieces, D: Room>(
     let mut finder = Finder { places, before, first };
     spans.spans.clear();
     spans.way.clear();
-    spans.base = 0;
+    (spans.base, spans.last) = (0, last as u32);
     let mut cursor = Cursor::new(src);
     // How far what was found goes, what was taken note of, and what is looked at.
     let (mut reach, mut noted, mut at) = (0, 0, 0);
