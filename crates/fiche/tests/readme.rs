@@ -115,9 +115,22 @@ fn peers() -> String {
         };
         writeln!(out, "| {name} | {cells} |").unwrap();
     }
-    let comments: Vec<&str> = texts[0].lines().filter_map(|line| line.strip_prefix("# ")).collect();
-    let corpora = corpora.join(", ");
-    write!(out, "\nGeometric means over {corpora}; {}\n", comments[1]).unwrap();
+    // Which of them were measured on which machine.
+    let mut machines: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (text, corpus) in texts.iter().zip(&corpora) {
+        let machine = text.lines().filter_map(|line| line.strip_prefix("# ")).nth(1).unwrap();
+        match machines.iter_mut().find(|known| known.0 == machine) {
+            Some((_, corpora)) => corpora.push(corpus),
+            None => machines.push((machine, vec![corpus])),
+        }
+    }
+    let machines: Vec<String> = machines
+        .iter()
+        .map(|(machine, corpora)| {
+            format!("{} on {}", corpora.join(", "), machine.trim_end_matches('.'))
+        })
+        .collect();
+    write!(out, "\nGeometric means over all of these: {}.\n", machines.join("; ")).unwrap();
     out
 }
 
