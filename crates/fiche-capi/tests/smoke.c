@@ -224,7 +224,7 @@ static void codecs(const struct bytes *content)
     to.iov_base = NULL;
     CHECK(fiche_compress(FICHE_CODEC_LZ4, 1, &one, 1, &to, 1, &n, scratch) == FICHE_STATUS_INVALID);
     CHECK(fiche_compress(FICHE_CODEC_LZ4, 1, NULL, 1, &to, 1, &n, scratch) == FICHE_STATUS_INVALID);
-    CHECK(fiche_compress(8, 1, &one, 1, &to, 1, &n, scratch) == FICHE_STATUS_UNSUPPORTED);
+    CHECK(fiche_compress(9, 1, &one, 1, &to, 1, &n, scratch) == FICHE_STATUS_UNSUPPORTED);
     CHECK(fiche_compress(256, 1, &one, 1, &to, 1, &n, scratch) == FICHE_STATUS_UNSUPPORTED);
     CHECK(fiche_compress_pages(FICHE_CODEC_LZ4, 1, pages, len, spread, room, 60, &n, scratch) == FICHE_STATUS_INVALID);
     CHECK(fiche_bound(FICHE_CODEC_LZ4, SIZE_MAX) == 0 && fiche_bound(FICHE_CODEC_BEWALGO32, SIZE_MAX) == 0);
