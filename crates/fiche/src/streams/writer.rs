@@ -8,7 +8,9 @@ use std::ops::Range;
 use super::format::{Carrier, Format};
 use super::index::{About, IndexWriter, NewUnit};
 use super::reader::Reader;
-use super::scan::{Sampler, start_of};
+use super::scan::Sampler;
+#[cfg(feature = "zlib")]
+use super::scan::start_of;
 use super::{lz4, zstd};
 use crate::codec::Scratch;
 use crate::codec::deflate::{LAST_BLOCK, MAGIC, WINDOW};
@@ -590,7 +592,7 @@ fn pack(
     pieces: &Pieces,
     lines: bool,
     is_zlib: bool,
-    scratch: &mut Scratch,
+    #[cfg_attr(not(feature = "zlib"), allow(unused_variables))] scratch: &mut Scratch,
 ) -> Packed {
     let mut out = Vec::with_capacity(pieces.content.len() / 2);
     let mut partitions = Vec::with_capacity(pieces.ends.len());
