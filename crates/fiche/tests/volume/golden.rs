@@ -66,6 +66,7 @@ fn good() -> Vec<(&'static str, Vec<u8>)> {
     let [lz4, _] = made(codec(Codec::Lz4, 8), 2, 25);
     let [zlib, _] = made(codec(Codec::Deflate, 1), 3, 25);
     let [copy, _] = made(codec(Codec::Copy, 4), 4, 10);
+    let [lzo, _] = made(codec(Codec::Lzo, 4), 9, 10);
     let [cleaned, cleaned_and_stopped] = made(codec(Codec::Lz4, 4), 5, 200);
     let [empty, _] = made(small(1), 6, 0);
     let device = TracedDevice::default();
@@ -191,6 +192,7 @@ fn good() -> Vec<(&'static str, Vec<u8>)> {
         ("lz4", lz4),
         ("zlib", zlib),
         ("copy", copy),
+        ("lzo", lzo),
         ("cleaned", cleaned),
         ("cleaned-log", cleaned_and_stopped),
         ("empty", empty),

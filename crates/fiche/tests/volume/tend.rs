@@ -181,7 +181,7 @@ impl Alike {
 
 #[test]
 fn blocks_that_were_written_one_by_one_are_packed_as_if_they_had_been_written_together() {
-    for codec in [Codec::Zstd, Codec::Lz4, Codec::Deflate] {
+    for codec in [Codec::Zstd, Codec::Lz4, Codec::Deflate, Codec::Lzo] {
         let blocks = 2000u64;
         let device = TracedDevice::default();
         let options = Options::new(blocks * BLOCK as u64).segment_bits(16).codec(codec);
@@ -216,7 +216,7 @@ fn blocks_that_were_written_one_by_one_are_packed_as_if_they_had_been_written_to
 
 #[test]
 fn what_was_written_in_a_hurry_is_packed_into_larger_units_when_nobody_asks() {
-    for codec in [Codec::Zstd, Codec::Lz4, Codec::Deflate] {
+    for codec in [Codec::Zstd, Codec::Lz4, Codec::Deflate, Codec::Lzo] {
         let blocks = 8192u64;
         let mut random = Random(5);
         // Sixteen blocks have much in common, and four of them less.

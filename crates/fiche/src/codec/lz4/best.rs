@@ -215,7 +215,7 @@ pub(in crate::codec) struct Tables {
     spans: Spans,
 }
 
-/// Bits of a hash at most.
+/// Bits of a hash.
 const BITS: u32 = 15;
 
 struct Finder<'a> {
