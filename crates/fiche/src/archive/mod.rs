@@ -54,6 +54,7 @@ mod shared;
 mod spare;
 mod stream;
 mod verify;
+mod waiting;
 mod window;
 mod writer;
 

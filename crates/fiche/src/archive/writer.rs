@@ -10,6 +10,7 @@ use crate::archive::options::{MAX_BLOCK, Options, Packing};
 use crate::archive::reader::Reader;
 use crate::archive::shared::model_payload;
 use crate::archive::spare;
+use crate::archive::waiting::{Unwritten, Waiting};
 use crate::blocks::{CHAPTER_CONTENT, Coded, MAX_BLOCKS, TableBuilder};
 use crate::codec::{Scratch, Stages};
 use crate::envelope::{
@@ -44,11 +45,14 @@ const MAX_STRETCH: usize = 4;
 ///
 /// Memory: (2 * threads + 8) times the larger of a block and 128 KiB (with a coder, of
 /// 16 blocks or 4 MiB, whichever is less), what the coder has prepared, one chapter's table,
-/// 4 MiB of record pages, and the names of the records.
+/// 4 MiB of record pages, and the names of the records. Of several threads one compresses the dictionary
+/// while the others pack: up to 64 MiB of finished blocks wait until it is written.
 pub struct Writer<W: Write> {
     cutter: Cutter,
     pipeline: Pipeline<Batch, Compressed>,
     sink: Sink<W>,
+    /// What comes before the first block, as long as it is not written, and blocks behind it.
+    waiting: Option<Waiting>,
     open: Option<Open>,
     pages: PageBuilder,
     names: NameWatch,
@@ -128,6 +132,7 @@ impl<W: Write> Writer<W> {
     pub(super) fn resume(sink: Sink<W>, options: &Options) -> Result<Writer<W>> {
         options.check()?;
         let mut sink = sink;
+        let mut waiting = None;
         // Coders factor several blocks at once.
         let (coded, mark, together) = match &options.packing {
             Packing::Codec(codec) => {
@@ -135,7 +140,11 @@ impl<W: Write> Writer<W> {
                 (Coded { number: stages.number(), ..Coded::default() }, 0, 1)
             }
             Packing::Coder(coder) => {
-                let (coded, mark) = sink.share(coder, options)?;
+                let (coded, mark, unwritten) = sink.place(coder, options);
+                match unwritten.begin() {
+                    true => waiting = Some(Waiting::new(unwritten)),
+                    false => sink.share(unwritten)?,
+                }
                 (coded, mark, LANES)
             }
         };
@@ -174,6 +183,7 @@ impl<W: Write> Writer<W> {
             next_record: sink.footer.records,
             before: None,
             poisoned: false,
+            waiting,
             sink,
         })
     }
@@ -376,8 +386,9 @@ impl<W: Write> Writer<W> {
         self.cut()?;
         self.end_chapter()?;
         while let Some(done) = self.pipeline.pop() {
-            self.sink.take(done)?;
+            self.put(done)?;
         }
+        self.catch_up()?;
         self.sink.finish(self.names)
     }
 
@@ -455,13 +466,31 @@ impl<W: Write> Writer<W> {
             cutter.has_pages |= !batch.pages.is_empty();
             cutter.has_pages &= !ends_chapter;
         }
-        if let Some(done) = self.pipeline.push(batch) {
-            let mut batch = self.sink.take(done).inspect_err(|_| self.poisoned = true)?;
+        if let Some(done) = self.pipeline.push(batch)
+            && let Some(mut batch) = self.put(done).inspect_err(|_| self.poisoned = true)?
+        {
             batch.data.clear();
             batch.ends.clear();
             self.cutter.spare.push(batch);
         }
         Ok(())
+    }
+
+    /// Writes finished blocks, and returns the batch for its buffers; or lets them wait.
+    fn put(&mut self, done: Compressed) -> Result<Option<Batch>> {
+        if let Some(waiting) = self.waiting.as_mut().filter(|waiting| waiting.goes_on()) {
+            waiting.push(done);
+            return Ok(None);
+        }
+        self.catch_up()?;
+        self.sink.take(done).map(Some)
+    }
+
+    /// Writes what waits, once it can be.
+    fn catch_up(&mut self) -> Result<()> {
+        let Some(waiting) = self.waiting.take() else { return Ok(()) };
+        self.sink.share(waiting.unwritten)?;
+        waiting.blocks.into_iter().try_for_each(|done| self.sink.take(done).map(drop))
     }
 }
 
@@ -522,49 +551,53 @@ impl<W: Write> Sink<W> {
         }
     }
 
-    /// Writes what the blocks of this coder share, unless it is in the archive already. Returns
-    /// how they are coded, and their mark.
-    fn share(&mut self, coder: &Arc<Coder>, options: &Options) -> Result<(Coded, u32)> {
-        let dictionary = coder.dictionary();
-        let (digest, number) = (dictionary.digest(), coder.coding() as u8);
-        let mut tag = digest.tag();
-        let found = self.digests.iter().position(|known| *known == digest);
-        let place = match found {
-            Some(place) => place,
-            None => {
-                let (pos, place) = (self.pos, self.footer.shared.len());
-                let name = options.dictionary_file.as_deref();
-                let mut write = |bytes: &[u8]| self.write_shared(bytes);
-                let threads = options.threads;
-                let at = put_dictionary(dictionary, name, pos, place as u64, threads, &mut write)?;
-                self.add_shared(SectionKind::Dictionary, at, digest);
-                place
-            }
+    /// Where what the blocks of this coder share is or will be. Returns how they are coded, their mark, and
+    /// what is not in the file yet.
+    fn place(&self, coder: &Arc<Coder>, options: &Options) -> (Coded, u32, Unwritten) {
+        let (dictionary, number) = (coder.dictionary(), coder.coding() as u8);
+        let mut unwritten = Unwritten { threads: options.threads, ..Unwritten::default() };
+        let mut tag = dictionary.digest().tag();
+        let mut next = self.footer.shared.len();
+        let mut place = |digest: &Digest| {
+            let found = self.digests.iter().position(|known| known == digest);
+            let place = found.unwrap_or(next);
+            next += usize::from(found.is_none());
+            (Some(place as u32), found.is_none())
         };
-        let mut coded = Coded { number, dictionary: Some(place as u32), model: None };
+        let (at, is_new) = place(&dictionary.digest());
+        let mut coded = Coded { number, dictionary: at, model: None };
+        if is_new {
+            unwritten.dictionary = Some((dictionary.clone(), options.dictionary_file.clone()));
+        }
         if let Some(model) = coder.model() {
             let payload = model_payload(model);
             let digest = Digest::of(&payload);
             tag ^= digest.tag();
-            let found = self.digests.iter().position(|known| *known == digest);
-            let place = match found {
-                Some(place) => place,
-                None => {
-                    let (pos, place) = (self.pos, self.footer.shared.len());
-                    let mut section = Vec::new();
-                    let number = (0, place as u64);
-                    let scratch = Some(&mut self.scratch);
-                    Section::put(&mut section, pos, SectionKind::Model, number, &payload, scratch);
-                    self.write_shared(&section)?;
-                    let at = SectionRef { pos, len: section.len() as u64 };
-                    self.add_shared(SectionKind::Model, at, digest);
-                    place
-                }
-            };
-            coded.model = Some(place as u32);
+            let (at, is_new) = place(&digest);
+            coded.model = at;
+            unwritten.model = is_new.then_some(payload);
         }
-        self.end_shared()?;
-        Ok((coded, u32::from(tag) << 8 | u32::from(number)))
+        (coded, u32::from(tag) << 8 | u32::from(number), unwritten)
+    }
+
+    /// Writes what blocks share, and its spare.
+    fn share(&mut self, unwritten: Unwritten) -> Result<()> {
+        if let Some((dictionary, name)) = unwritten.dictionary {
+            let (pos, place) = (self.pos, self.footer.shared.len() as u64);
+            let (name, threads) = (name.as_deref(), unwritten.threads);
+            let mut write = |bytes: &[u8]| self.write_shared(bytes);
+            let at = put_dictionary(&dictionary, name, pos, place, threads, &mut write)?;
+            self.add_shared(SectionKind::Dictionary, at, dictionary.digest());
+        }
+        if let Some(payload) = unwritten.model {
+            let (pos, number) = (self.pos, (0, self.footer.shared.len() as u64));
+            let (mut section, scratch) = (Vec::new(), Some(&mut self.scratch));
+            Section::put(&mut section, pos, SectionKind::Model, number, &payload, scratch);
+            self.write_shared(&section)?;
+            let at = SectionRef { pos, len: section.len() as u64 };
+            self.add_shared(SectionKind::Model, at, Digest::of(&payload));
+        }
+        self.end_shared()
     }
 
     /// Writes bytes of a section that blocks share.
@@ -613,7 +646,7 @@ impl<W: Write> Sink<W> {
             self.chapter.push(self.coded, (end - start) as u64, stored_len as u64);
             start = end;
         }
-        let len = batch.data.len() as u64;
+        let len = start as u64;
         self.footer.content = crc64_join(self.footer.content, done.content, len);
         for (page, kind) in batch.pages.drain(..) {
             self.put_page(&page, kind)?;

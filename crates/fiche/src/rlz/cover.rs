@@ -14,6 +14,7 @@
 
 use crate::error::Result;
 use crate::io::ReadAt;
+use crate::parallel::in_parts;
 use crate::processor::prefetch;
 use crate::rlz::memory::filled;
 use crate::wire::load_u64;
@@ -21,7 +22,7 @@ use crate::wire::load_u64;
 /// Length of the strings that are counted.
 const STRING: usize = 12;
 /// Pieces start at multiples of a quarter of their length.
-const STEPS: u64 = 4;
+const STEPS: usize = 4;
 /// Of so many strings at least one is counted.
 const LEAST_ONE_IN: u64 = 2;
 /// Of the strings of a piece so many come again, as if each came twice: a `LEAST`th.
@@ -44,29 +45,26 @@ struct Slot {
     last: u32,
 }
 
-/// Counts of strings, by hash.
-struct Counts {
-    slots: Vec<Slot>,
-    found: Vec<(usize, u16)>,
-    shift: u32,
+/// Which strings are counted, and where.
+#[derive(Clone, Copy)]
+struct Hashing {
+    bits: u32,
     /// Of so many strings one is counted, as their hash falls.
     one_in: u64,
 }
 
-impl Counts {
-    fn new(len: u64) -> Counts {
+impl Hashing {
+    fn new(len: u64) -> Hashing {
         // Twice as many slots as strings, and no more strings than that leaves.
         let counted = (len / LEAST_ONE_IN).max(1 << 10);
         let bits = (counted * 2).ilog2().clamp(10, SLOT_BITS);
-        let one_in = (len >> (bits - 1)).max(LEAST_ONE_IN);
-        let slots = filled(Slot { tag: 0, count: 0, last: u32::MAX }, 1 << bits);
-        Counts { slots, found: Vec::new(), shift: 64 - bits, one_in }
+        Hashing { bits, one_in: (len >> (bits - 1)).max(LEAST_ONE_IN) }
     }
 
     /// The strings that start in these bytes, as far as they are counted: their slot, tag, and where
     /// they start. The last bytes start none.
-    fn strings<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = (usize, u16, usize)> + 'a {
-        let (shift, one_in) = (self.shift, self.one_in);
+    fn strings(self, bytes: &[u8]) -> impl Iterator<Item = (u32, u16, usize)> + '_ {
+        let (shift, one_in) = (64 - self.bits, self.one_in);
         let count = (bytes.len() + 1).saturating_sub(STRING);
         (0..count).filter_map(move |at| {
             let head = load_u64(bytes, at).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -76,65 +74,177 @@ impl Counts {
             }
             let mixed = head ^ load_u64(bytes, at + STRING - 8).rotate_left(29);
             let hash = (mixed ^ mixed >> 32).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            Some(((hash >> shift) as usize, (hash >> 20) as u16, at))
+            Some(((hash >> shift) as u32, (hash >> 20) as u16, at))
         })
     }
+}
 
-    fn count(&mut self, slot: usize, tag: u16, who: u32) {
-        let slot = &mut self.slots[slot];
-        if slot.tag != tag && slot.count <= 1 {
-            // It came once, and so did this one.
-            *slot = Slot { tag, count: 1, last: who };
-        } else if slot.tag == tag && slot.last != who {
-            slot.last = who;
-            slot.count = slot.count.saturating_add(1);
+/// A part of the collection, as far as its strings are counted.
+#[derive(Default)]
+struct Part {
+    start: u64,
+    len: usize,
+    quarters: Vec<Quarter>,
+    /// Slots of the strings, and their tags as long as it is not known which of them count.
+    slots: Vec<u32>,
+    tags: Vec<u16>,
+}
+
+/// A quarter of a piece: strings that start in it, each once.
+#[derive(Clone, Copy, Default)]
+struct Quarter {
+    /// Where the slots of its strings end.
+    end: u32,
+    /// How many of them, the last ones, come only where they reach beyond it.
+    beyond: u8,
+    /// What it was worth when it was looked at last, and how many pieces were chosen then.
+    worth: u32,
+    chosen: u32,
+}
+
+/// Finds what came already in a quarter.
+struct Seen {
+    /// Strings, and the number of the quarter that has them.
+    places: Vec<(u64, u32)>,
+    quarter: u32,
+}
+
+impl Seen {
+    fn new(step: usize) -> Seen {
+        Seen { places: vec![(0, 0); (step * 2).next_power_of_two()], quarter: 0 }
+    }
+
+    /// True for what has not come in this quarter.
+    fn is_new(&mut self, slot: u32, tag: u16) -> bool {
+        let (string, mask) = (u64::from(slot) << 16 | u64::from(tag), self.places.len() - 1);
+        let mut at = slot as usize & mask;
+        while self.places[at].1 == self.quarter {
+            if self.places[at].0 == string {
+                return false;
+            }
+            at = (at + 1) & mask;
+        }
+        self.places[at] = (string, self.quarter);
+        true
+    }
+}
+
+impl Part {
+    /// Finds the strings that are counted of the content of this part.
+    fn read(&mut self, bytes: &[u8], step: usize, hashing: Hashing, seen: &mut Seen) {
+        // Of content in which one string of several comes all the time there may be more.
+        let most = bytes.len() / hashing.one_in as usize * 2 + step;
+        for from in (0..bytes.len()).step_by(step) {
+            seen.quarter += 1;
+            let mut beyond = 0;
+            let with_last = &bytes[from..bytes.len().min(from + step + STRING - 1)];
+            for (slot, tag, at) in hashing.strings(with_last) {
+                if self.slots.len() < most && seen.is_new(slot, tag) {
+                    self.slots.push(slot);
+                    self.tags.push(tag);
+                    beyond += u8::from(at + STRING > step);
+                }
+            }
+            let end = self.slots.len() as u32;
+            self.quarters.push(Quarter { end, beyond, ..Quarter::default() });
+        }
+        self.slots.shrink_to_fit();
+        self.tags.shrink_to_fit();
+    }
+
+    /// The slots of some quarters.
+    fn slots(&self, quarters: std::ops::Range<usize>) -> std::ops::Range<usize> {
+        let start = quarters.start.checked_sub(1).map_or(0, |before| self.quarters[before].end);
+        start as usize..self.quarters[quarters.end - 1].end as usize
+    }
+
+    /// Keeps the strings that count, and finds what the quarters are worth.
+    fn settle(&mut self, counts: &Counts) {
+        let Part { quarters, slots, tags, .. } = self;
+        let mut tags = std::mem::take(tags).into_iter();
+        let (mut kept, mut at) = (0, 0);
+        for quarter in quarters {
+            let end = quarter.end as usize;
+            let (beyond, mut worth) = (end - usize::from(quarter.beyond), 0);
+            quarter.beyond = 0;
+            for tag in tags.by_ref().take(end - at) {
+                if let Some(&ahead) = slots.get(at + AHEAD) {
+                    prefetch(&counts.slots, ahead as usize);
+                }
+                let slot = counts.slots[slots[at] as usize];
+                if slot.tag == tag && slot.count > 1 {
+                    worth = u32::saturating_add(worth, u32::from(slot.count - 1));
+                    quarter.beyond += u8::from(at >= beyond);
+                    slots[kept] = slots[at];
+                    kept += 1;
+                }
+                at += 1;
+            }
+            quarter.worth = worth;
+            quarter.end = kept as u32;
+        }
+        slots.truncate(kept);
+        slots.shrink_to_fit();
+    }
+
+    /// What the quarters from this one on are worth that make a piece. It is worth no more.
+    fn worth(&self, first: usize) -> u64 {
+        self.quarters[first..first + STEPS].iter().map(|quarter| u64::from(quarter.worth)).sum()
+    }
+}
+
+/// Slots lie all over memory: they are asked for so many strings ahead.
+const AHEAD: usize = 32;
+
+/// Counts of strings, by hash.
+struct Counts {
+    slots: Vec<Slot>,
+}
+
+impl Counts {
+    /// Counts the strings of a part: in how many blocks each is.
+    fn count(&mut self, part: &Part, step: usize) {
+        for number in 0..part.quarters.len() {
+            let who = ((part.start + (number * step) as u64) / NEAR) as u32;
+            for at in part.slots(number..number + 1) {
+                if let Some(&ahead) = part.slots.get(at + AHEAD) {
+                    prefetch(&self.slots, ahead as usize);
+                }
+                let (slot, tag) = (&mut self.slots[part.slots[at] as usize], part.tags[at]);
+                if slot.tag != tag && slot.count <= 1 {
+                    // It came once, and so did this one.
+                    *slot = Slot { tag, count: 1, last: who };
+                } else if slot.tag == tag && slot.last != who {
+                    slot.last = who;
+                    slot.count = slot.count.saturating_add(1);
+                }
+            }
         }
     }
 
-    /// What the strings of a piece count, each once. No two pieces have the same `who`.
-    fn worth(&mut self, piece: &[u8], who: u32) -> u64 {
-        // Slots lie all over memory: all are asked for before the first is needed.
-        let mut found = std::mem::take(&mut self.found);
-        found.clear();
-        for (slot, tag, _) in self.strings(piece) {
-            prefetch(&self.slots, slot);
-            found.push((slot, tag));
-        }
+    /// What different strings count now.
+    fn worth(&self, slots: &[u32]) -> u32 {
+        slots.iter().for_each(|&slot| prefetch(&self.slots, slot as usize));
+        let count = |&slot: &u32| u32::from(self.slots[slot as usize].count.saturating_sub(1));
+        slots.iter().map(count).fold(0, u32::saturating_add)
+    }
+
+    /// What these strings count, each once. No two calls have the same `who`.
+    fn worth_once(&mut self, slots: &[u32], who: u32) -> u64 {
         let mut sum = 0;
-        for &(slot, tag) in &found {
-            let slot = &mut self.slots[slot];
-            if slot.tag == tag && slot.last != who {
+        for &slot in slots {
+            let slot = &mut self.slots[slot as usize];
+            if slot.last != who {
                 slot.last = who;
                 sum += u64::from(slot.count.saturating_sub(1));
             }
         }
-        self.found = found;
         sum
     }
 
-    /// The strings of a piece count no more.
-    fn cover(&mut self, piece: &[u8]) {
-        for (slot, tag, _) in self.strings(piece) {
-            if self.slots[slot].tag == tag {
-                self.slots[slot].count = 0;
-            }
-        }
-    }
-}
-
-/// What each quarter of a piece was worth when it was looked at last, and how many pieces were chosen
-/// then.
-struct Quarters {
-    worths: Vec<(u32, u32)>,
-    /// The first one of each part.
-    parts: Vec<usize>,
-}
-
-impl Quarters {
-    /// Those of the piece that starts here.
-    fn of(&mut self, start: u64, step: usize) -> &mut [(u32, u32)] {
-        let first = self.parts[(start / PART) as usize] + (start % PART) as usize / step;
-        &mut self.worths[first..first + STEPS as usize]
+    /// These strings count no more.
+    fn cover(&mut self, slots: &[u32]) {
+        slots.iter().for_each(|&slot| self.slots[slot as usize].count = 0);
     }
 }
 
@@ -149,11 +259,6 @@ fn shelf(worth: u64) -> usize {
     }
 }
 
-/// The quarter that starts at `from`, and what its last strings reach beyond it.
-fn quarter(bytes: &[u8], from: usize, step: usize) -> &[u8] {
-    &bytes[from..bytes.len().min(from + step + STRING - 1)]
-}
-
 /// A range of the collection that was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
@@ -163,7 +268,7 @@ pub(super) struct Piece {
     worth: u64,
 }
 
-/// The parts of a collection that are looked at.
+/// The parts of a collection that are looked at: where they start, and how long they are.
 fn parts(len: u64) -> impl Iterator<Item = (u64, usize)> {
     let count = len.div_ceil(PART);
     let used = count.min(MOST / PART);
@@ -173,90 +278,98 @@ fn parts(len: u64) -> impl Iterator<Item = (u64, usize)> {
     })
 }
 
+/// Reads the parts of a collection on so many threads.
+fn read(
+    collection: &dyn ReadAt,
+    step: usize,
+    hashing: Hashing,
+    threads: usize,
+) -> Result<Vec<Part>> {
+    let part = |(start, len)| Part { start, len, ..Part::default() };
+    let mut all: Vec<Part> = parts(collection.len()).map(part).collect();
+    let results = in_parts(threads, &mut all, |some| {
+        let (mut bytes, mut seen) = (Vec::new(), Seen::new(step));
+        some.iter_mut().try_for_each(|part| {
+            bytes.resize(part.len, 0);
+            collection.read_at(part.start, &mut bytes)?;
+            part.read(&bytes, step, hashing, &mut seen);
+            Ok(())
+        })
+    });
+    results.into_iter().collect::<Result<()>>()?;
+    Ok(all)
+}
+
 /// Chooses pieces of `piece_len` bytes until they have `budget` bytes together, or little is left that
 /// two blocks have. The most useful first; those that touch are one.
 ///
-/// Reads the collection twice and the pieces that come to the top again, at some 40 MB/s in all; takes 200 MB of
+/// Reads the collection once, at some 200 MB/s a thread, and takes half as long again to choose; takes 250 MB of
 /// memory at most.
-pub(super) fn choose(collection: &dyn ReadAt, budget: u64, piece_len: u64) -> Result<Vec<Piece>> {
+pub(super) fn choose(
+    collection: &dyn ReadAt,
+    budget: u64,
+    piece_len: u64,
+    threads: usize,
+) -> Result<Vec<Piece>> {
     let len = collection.len();
     let piece_len = piece_len.clamp(64, PART / 2).min(len.max(1));
-    let mut counts = Counts::new(len.min(MOST));
-    let mut part = Vec::new();
-    let read = |start: u64, len: usize, part: &mut Vec<u8>| -> Result<()> {
-        part.resize(len, 0);
-        collection.read_at(start, part)
-    };
-    for (start, len) in parts(len) {
-        read(start, len, &mut part)?;
-        for (slot, tag, at) in counts.strings(&part) {
-            counts.count(slot, tag, ((start + at as u64) / NEAR) as u32);
-        }
-    }
-    // Who looks at strings from here on is not a place.
-    let mut who = 1u32 << 31;
-    let step = (piece_len / STEPS).max(1) as usize;
-    let least = (piece_len / LEAST / counts.one_in).max(1);
-    let mut shelves: Vec<Vec<(u64, u64)>> = vec![Vec::new(); shelf(u64::MAX) + 1];
-    let mut quarters = Quarters { worths: Vec::new(), parts: Vec::new() };
-    for (start, len) in parts(len) {
-        read(start, len, &mut part)?;
-        let first = quarters.worths.len();
-        quarters.parts.resize((start / PART) as usize + 1, first);
-        for from in (0..len).step_by(step) {
-            who += 1;
-            let worth = counts.worth(quarter(&part, from, step), who);
-            quarters.worths.push((worth.min(u32::MAX.into()) as u32, 0));
-        }
-        for (i, window) in quarters.worths[first..].windows(STEPS as usize).enumerate() {
-            let at = start + (i * step) as u64;
-            // A piece is worth no more than its quarters are.
-            let worth = window.iter().map(|quarter| u64::from(quarter.0)).sum::<u64>();
-            if worth >= least && at + piece_len <= start + len as u64 {
-                shelves[shelf(worth)].push((at, worth));
+    let step = (piece_len as usize / STEPS).max(1);
+    let hashing = Hashing::new(len.min(MOST));
+    let mut parts = read(collection, step, hashing, threads)?;
+    let none = Slot { tag: 0, count: 0, last: u32::MAX };
+    let mut counts = Counts { slots: filled(none, 1 << hashing.bits) };
+    parts.iter().for_each(|part| counts.count(part, step));
+    in_parts(threads, &mut parts, |some| some.iter_mut().for_each(|part| part.settle(&counts)));
+    let least = (piece_len / LEAST / hashing.one_in).max(1);
+    // Pieces by their part and first quarter, and what they were worth.
+    let mut shelves: Vec<Vec<(u32, u32, u64)>> = vec![Vec::new(); shelf(u64::MAX) + 1];
+    for (number, part) in parts.iter().enumerate() {
+        for first in 0..(part.quarters.len() + 1).saturating_sub(STEPS) {
+            let worth = part.worth(first);
+            if worth >= least && first * step + piece_len as usize <= part.len {
+                shelves[shelf(worth)].push((number as u32, first as u32, worth));
             }
         }
     }
     let mut chosen: Vec<Piece> = Vec::new();
-    let mut left = budget;
+    let (mut left, mut who) = (budget, 1u32 << 31);
     for number in (0..shelves.len()).rev() {
         // In the order of the collection: neighbours have quarters in common, and lie in one cache.
         let mut pieces = std::mem::take(&mut shelves[number]);
         pieces.sort_unstable();
-        for (start, before) in pieces {
+        for (of, first, before) in pieces {
             if left < piece_len {
                 return Ok(joined(chosen));
             }
+            let (part, first) = (&mut parts[of as usize], first as usize);
             // Quarters that others were looked at for are known already, most of the time.
-            let own = quarters.of(start, step);
-            let sum =
-                |own: &[(u32, u32)]| own.iter().map(|quarter| u64::from(quarter.0)).sum::<u64>();
-            let mut worth = before.min(sum(own));
+            let mut worth = before.min(part.worth(first));
             if shelf(worth) == number {
-                let end = (start / PART * PART + PART).min(len);
-                let with_last = (piece_len + STRING as u64 - 1).min(end - start);
-                read(start, with_last as usize, &mut part)?;
-                for (i, slot) in own.iter_mut().enumerate() {
-                    if slot.1 != chosen.len() as u32 {
-                        who = who.wrapping_add(1).max(1 << 31);
-                        let worth = counts.worth(quarter(&part, i * step, step), who);
-                        *slot = (worth.min(u32::MAX.into()) as u32, chosen.len() as u32);
+                for quarter in first..first + STEPS {
+                    if part.quarters[quarter].chosen != chosen.len() as u32 {
+                        let worth = counts.worth(&part.slots[part.slots(quarter..quarter + 1)]);
+                        let quarter = &mut part.quarters[quarter];
+                        quarter.worth = worth;
+                        quarter.chosen = chosen.len() as u32;
                     }
                 }
-                worth = before.min(sum(own));
+                worth = before.min(part.worth(first));
             }
+            let mut slots = part.slots(first..first + STEPS);
+            slots.end -= usize::from(part.quarters[first + STEPS - 1].beyond);
+            let slots = &part.slots[slots];
             if shelf(worth) == number {
                 // What two of its quarters have counts once.
-                part.truncate(piece_len as usize);
                 who = who.wrapping_add(1).max(1 << 31);
-                worth = before.min(counts.worth(&part, who));
+                worth = before.min(counts.worth_once(slots, who));
             }
             if worth >= least && shelf(worth) == number {
-                counts.cover(&part);
+                counts.cover(slots);
+                let start = part.start + (first * step) as u64;
                 chosen.push(Piece { start, end: start + piece_len, worth });
                 left -= piece_len;
             } else if worth >= least {
-                shelves[shelf(worth)].push((start, worth));
+                shelves[shelf(worth)].push((of, first as u32, worth));
             }
         }
     }
@@ -300,7 +413,7 @@ mod tests {
                 collection.extend(&rarely);
             }
         }
-        let pieces = choose(&collection, 1 << 20, 1024).unwrap();
+        let pieces = choose(&collection, 1 << 20, 1024, 2).unwrap();
         let text = |piece: &Piece| collection[piece.start as usize..piece.end as usize].to_vec();
         let dictionary: Vec<u8> = pieces.iter().flat_map(text).collect();
         // Pieces start at multiples of 256: a little of what is around them comes along.
@@ -313,8 +426,51 @@ mod tests {
         let is_of =
             |text: &[u8]| text.windows(64).any(|w| dictionary[..1024].windows(64).any(|d| d == w));
         assert!(is_of(&often) && !is_of(&rarely));
-        let first = choose(&collection, 2048, 1024).unwrap();
+        let first = choose(&collection, 2048, 1024, 2).unwrap();
         assert_eq!(first.iter().map(|p| p.end - p.start).sum::<u64>(), 2048);
+    }
+
+    #[test]
+    fn the_same_is_chosen_on_any_number_of_threads() {
+        let mut random = Random(4);
+        let words: Vec<Vec<u8>> = (0..500).map(|_| random.bytes(150)).collect();
+        let word = |_| words[random.below(500) as usize].clone();
+        let collection: Vec<u8> = (0..20_000).flat_map(word).collect();
+        for piece_len in [64, 1000, 1024, 1 << 19] {
+            let one = choose(&collection, 100_000, piece_len, 1).unwrap();
+            assert_eq!(one.is_empty(), piece_len > 100_000);
+            for threads in [2, 3, 7] {
+                assert_eq!(choose(&collection, 100_000, piece_len, threads).unwrap(), one);
+            }
+        }
+    }
+
+    #[test]
+    fn a_quarter_has_each_string_once_and_a_part_not_too_many() {
+        let (hashing, step) = (Hashing::new(256 << 20), 256);
+        let mut seen = Seen::new(step);
+        let mut strings = |bytes: &[u8]| {
+            let mut part = Part { len: bytes.len(), ..Part::default() };
+            part.read(bytes, step, hashing, &mut seen);
+            (part.slots.len(), part.quarters.iter().map(|quarter| quarter.beyond).max())
+        };
+        // Zeros are a string that is counted.
+        assert_eq!(strings(&vec![0; 100 * step]), (100, Some(0)));
+        let noise = Random(5).bytes(2 << 20);
+        let expected = noise.len() / hashing.one_in as usize;
+        assert!(strings(&noise).0.abs_diff(expected) < expected / 20);
+        // One string after another that is counted.
+        let counted: Vec<u8> = noise
+            .windows(STRING)
+            .filter(|string| hashing.strings(string).next().is_some())
+            .flat_map(|string| [string, &[0; STRING]].concat())
+            .collect();
+        let counted = &counted[..1 << 20];
+        let all = hashing.strings(counted).count();
+        let (some, beyond) = strings(counted);
+        let most = counted.len() / hashing.one_in as usize * 2 + step;
+        assert!(all > most && some <= most, "{all} {some} {most}");
+        assert!(beyond.is_some_and(|beyond| (1..STRING as u8).contains(&beyond)));
     }
 
     #[test]
@@ -334,12 +490,12 @@ mod tests {
     #[test]
     fn nothing_is_chosen_where_nothing_comes_again() {
         let noise = Random(9).bytes(300_000);
-        assert_eq!(choose(&noise, 1 << 20, 1024).unwrap(), []);
+        assert_eq!(choose(&noise, 1 << 20, 1024, 2).unwrap(), []);
         let runs = vec![7; 10_000];
-        assert_eq!(choose(&runs, 1 << 20, 1024).unwrap(), []);
+        assert_eq!(choose(&runs, 1 << 20, 1024, 2).unwrap(), []);
         for len in [0, 1, 11, 12, 13, 1000, 1024, 1025] {
             let short = noise[..len].to_vec();
-            assert_eq!(choose(&short, 1 << 20, 1024).unwrap(), []);
+            assert_eq!(choose(&short, 1 << 20, 1024, 2).unwrap(), []);
         }
     }
 }

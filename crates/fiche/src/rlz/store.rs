@@ -166,18 +166,45 @@ impl Dictionary {
         &bytes[..bytes.len().min(PIECE)]
     }
 
+    /// Starts to compress its pieces on a thread of its own; false where that is done already.
+    pub(crate) fn begin_packing(self: &Arc<Self>, threads: usize) -> bool {
+        let begins = !self.is_packed();
+        if begins {
+            let dictionary = self.clone();
+            // Who needs them waits for it, or does it where it could not be.
+            std::thread::spawn(move || dictionary.packed(threads).len());
+        }
+        begins
+    }
+
+    /// True once its pieces are compressed.
+    pub(crate) fn is_packed(&self) -> bool {
+        self.packed.get().is_some()
+    }
+
+    /// Compresses its pieces once `wait` lets it.
+    #[cfg(test)]
+    pub(crate) fn pack_after(self: &Arc<Self>, wait: impl FnOnce()) {
+        self.packed.get_or_init(|| {
+            wait();
+            self.pack(1)
+        });
+    }
+
     /// Its pieces compressed, where that makes them shorter: done once, and kept.
     pub(crate) fn packed(self: &Arc<Self>, threads: usize) -> &[Option<Vec<u8>>] {
-        self.packed.get_or_init(|| {
-            let count = self.len().div_ceil(PIECE);
-            let mut pipeline = Pipeline::new(threads.min(count), || {
-                let (dictionary, mut scratch) = (self.clone(), Scratch::default());
-                move |i: usize| pack_section(dictionary.piece(i), LEVEL, &mut scratch)
-            });
-            let mut packed: Vec<_> = (0..count).filter_map(|i| pipeline.push(i)).collect();
-            packed.extend(std::iter::from_fn(|| pipeline.pop()));
-            packed
-        })
+        self.packed.get_or_init(|| self.pack(threads))
+    }
+
+    fn pack(self: &Arc<Self>, threads: usize) -> Vec<Option<Vec<u8>>> {
+        let count = self.len().div_ceil(PIECE);
+        let mut pipeline = Pipeline::new(threads.min(count), || {
+            let (dictionary, mut scratch) = (self.clone(), Scratch::default());
+            move |i: usize| pack_section(dictionary.piece(i), LEVEL, &mut scratch)
+        });
+        let mut packed: Vec<_> = (0..count).filter_map(|i| pipeline.push(i)).collect();
+        packed.extend(std::iter::from_fn(|| pipeline.pop()));
+        packed
     }
 
     /// Writes it as a file of its own, compressed, for any number of archives. As it is sorted

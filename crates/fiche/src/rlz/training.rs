@@ -82,8 +82,8 @@ impl Training {
         Training { dictionary: Wanted::This(dictionary), ..self }
     }
 
-    /// How samples are taken; of its length and whether it [covers](Sampling::cover) nothing is
-    /// taken over.
+    /// How samples are taken; of its length, its threads and whether it [covers](Sampling::cover) nothing
+    /// is taken over.
     #[must_use]
     pub fn sampling(self, sampling: Sampling) -> Training {
         Training { sampling, ..self }
@@ -153,14 +153,11 @@ impl Training {
             Wanted::This(dictionary) => dictionary.clone(),
             _ => Arc::new(self.sample(content)?),
         };
-        let in_archive = !matches!(self.dictionary, Wanted::This(_));
-        std::thread::scope(|scope| {
-            // Its bytes are compressed for the archive while it is sorted and tried.
-            if in_archive && self.threads > 1 {
-                scope.spawn(|| dictionary.packed(self.threads));
-            }
-            self.coder(dictionary.clone(), content)
-        })
+        // Its bytes are compressed for the archive while it is sorted and tried, and blocks are packed.
+        if !matches!(self.dictionary, Wanted::This(_)) && self.threads > 1 {
+            dictionary.begin_packing(self.threads);
+        }
+        self.coder(dictionary, content)
     }
 
     /// Chooses the dictionary alone.
@@ -169,7 +166,8 @@ impl Training {
             None | Some(0) => Dictionary::new(Vec::new()),
             Some(len) => {
                 let covers = self.covers.unwrap_or(self.coding.is_hybrid());
-                self.sampling.clone().len(len).cover(covers).run(content)
+                let sampling = self.sampling.clone().threads(self.threads);
+                sampling.len(len).cover(covers).run(content)
             }
         }
     }
