@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV = target/venv
 
-.PHONY: demo test install lint unit features second-reader c install-c python wheel fuzz soak miri bench bench-deflate bench-rlz bench-archive bench-advise bench-remote bench-files bench-streams bench-extract bench-events bench-pages bench-volume bench-cleaning bench-applications bench-space bench-counts bless clean
+.PHONY: demo test install lint unit features second-reader c install-c python wheel fuzz soak miri bench bench-deflate bench-rlz bench-archive bench-advise bench-remote bench-files bench-streams bench-extract bench-events bench-codec bench-pages bench-volume bench-cleaning bench-applications bench-space bench-counts bless clean
 
 demo:
 	cargo build --release -p fiche-cli
@@ -150,7 +150,13 @@ bench-events:
 	$(VENV)/bin/python crates/fiche-bench/python/events.py $(DATA) --tiled 200 -o crates/fiche-bench/results \
 	    --timed uproot-HZZ-zlib.root,uproot-Zmumu-zlib.root,uproot-issue-85.root,uproot-issue412.root,uproot-hepdata-example.root,uproot-demo-double32.root,uproot-issue243-new.root
 
-# Codecs on pages and in one buffer, beside the C library of LZ4 and copies: DATA is a list of files and folders, each a data set.
+# Codecs in one buffer, by acceleration and level, on chunks and on single pages, beside others; and lengths that LZ4 finds: DATA is a list of files and
+# folders, each a data set.
+bench-codec:
+	@sh tests/install.sh $(PYTHON) $(VENV) peers
+	cargo run --release --quiet -p fiche-bench -- codec $(DATA) --generated $(ARGS) -o crates/fiche-bench/results
+
+# Codecs on pages, beside copies to one buffer and back, and by threads: DATA as above.
 bench-pages:
 	cargo run --release --quiet -p fiche-bench -- pages $(DATA) --generated $(ARGS) -o crates/fiche-bench/results
 

@@ -70,7 +70,7 @@ if [ "${3:-}" = peers ]; then
     need squashfuse squashfuse
     need mkfs.erofs erofs-utils
     # Modules, and the packages that have them where these have other names.
-    for pair in aiohttp array_record duckdb:duckdb==1.1.3 h5py indexed_gzip lance:pylance rapidgzip ratarmountcore vortex:vortex-data; do
+    for pair in aiohttp array_record blosc2 duckdb:duckdb==1.1.3 h5py indexed_gzip lance:pylance rapidgzip ratarmountcore vortex:vortex-data; do
         "$venv/bin/python" -c "import ${pair%%:*}" 2>/dev/null ||
             "$venv/bin/pip" install --quiet --disable-pip-version-check "${pair##*:}" ||
             echo "SKIP: the Python module ${pair%%:*} could not be installed"

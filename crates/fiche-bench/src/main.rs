@@ -7,11 +7,14 @@
 //! interleaved; every byte that is read goes into a checksum, which has to be that of the
 //! corpus.
 
+mod ablations;
 mod advise;
 mod applications;
 mod archive;
 mod baskets;
 mod cleaning;
+mod codecs;
+mod coding;
 mod counts;
 mod database;
 mod engine;
@@ -65,8 +68,10 @@ enum Command {
     Events(events::Args),
     /// Real events in ROOT's baskets by every codec, and on SquashFS, beside fiche's packets
     Baskets(baskets::Args),
-    /// Codecs on pages and in one buffer, beside LZ4 and copies
-    Pages(pages::Args),
+    /// Codecs in one buffer, beside others: by acceleration and level, on chunks and single pages, and lengths
+    Codec(coding::Args),
+    /// Codecs on pages, beside copies to one buffer and back, and by threads
+    Pages(coding::Args),
     /// What `fiche advise` foretells, beside what comes of it
     Advise(advise::Args),
     /// Disks by fio: volumes, plain files, file systems that compress
@@ -110,6 +115,7 @@ fn main() -> std::process::ExitCode {
         Command::Remote(args) => remote::run(&args),
         Command::Events(args) => events::run(&args),
         Command::Baskets(args) => baskets::run(&args),
+        Command::Codec(args) => codecs::run(&args),
         Command::Pages(args) => pages::run(&args),
         Command::Advise(args) => advise::run(&args),
         Command::Counts(args) => counts::run(&args),
