@@ -100,11 +100,10 @@ pub fn run(args: Args) -> Result<(), Failed> {
     if args.index == Place::Beside && args.output == Path::new("-") {
         return Err(Failed::usage("beside standard output there is no place for an index"));
     }
-    let format = args.format.unwrap_or(match args.output.extension() {
-        Some(suffix) if suffix == "zst" => Format::Zstd,
-        Some(suffix) if suffix == "lz4" => Format::Lz4,
-        _ => Format::Gzip,
-    });
+    let format = match args.format {
+        Some(format) => format,
+        None => format_of(&args.output)?,
+    };
     let mut options = Options::default()
         .format(match format {
             Format::Gzip => streams::Format::Gzip,
@@ -147,6 +146,22 @@ pub fn run(args: Args) -> Result<(), Failed> {
         say!("{name}: {partitions} partitions, {from} -> {to} ({ratio:.2} %), {rate:.0} MB/s");
     }
     Ok(())
+}
+
+/// What a file of this name is expected to be.
+fn format_of(output: &Path) -> Result<Format, Failed> {
+    let suffix = output.extension().unwrap_or_default().to_string_lossy();
+    match &*suffix {
+        "zst" => Ok(Format::Zstd),
+        "lz4" => Ok(Format::Lz4),
+        "7z" | "br" | "bz2" | "fiche" | "lz" | "lzma" | "xz" | "zip" => {
+            let what = format!(
+                "a file of .{suffix} is not written: of .gz, .zst or .lz4, or what --format says"
+            );
+            Err(Failed::usage(what))
+        }
+        _ => Ok(Format::Gzip),
+    }
 }
 
 /// The file to write. What is in the way of its index is said before anything is compressed.

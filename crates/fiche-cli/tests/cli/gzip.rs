@@ -298,6 +298,22 @@ fn lz4_reads_our_lz4_files_and_they_are_read_anywhere() {
 }
 
 #[test]
+fn a_file_is_what_its_name_says_or_is_not_written() {
+    let place = Place::new();
+    fs::write(place.path("log"), log(100)).unwrap();
+    for name in ["log.xz", "log.bz2", "log.fiche"] {
+        let error = place.fails(2, &["gzip", "log", "-o", name]);
+        assert!(error.contains(".gz, .zst or .lz4") && !place.path(name).exists(), "{error}");
+    }
+    place.ok(&["gzip", "log", "-o", "log.xz", "--format", "gzip"]);
+    place.ok(&["gzip", "log", "-o", "log.warc.gz"]);
+    place.ok(&["gzip", "log", "-o", "packed"]);
+    for name in ["log.xz", "log.warc.gz", "packed"] {
+        assert_eq!(fs::read(place.path(name)).unwrap()[..2], [0x1f, 0x8b], "{name}");
+    }
+}
+
+#[test]
 fn what_a_compressed_file_holds_is_packed() {
     let place = Place::new();
     let text = log(10_000);
