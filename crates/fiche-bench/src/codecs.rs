@@ -184,6 +184,7 @@ fn blosc(data: &str, all: &[u8], rounds: usize, out: &mut String) -> Result<()> 
 
 pub fn run(args: &Args) -> Result<()> {
     std::fs::create_dir_all(&args.output)?;
+    let mut names: Vec<String> = Vec::new();
     let (mut rows, mut counts) = (Vec::new(), String::from("data,kind,length,count\n"));
     let mut shares = String::from(
         "| data | kind | how many | in the token | in the token and a byte | longer |\n|---|---|---|---|---|---|\n",
@@ -197,6 +198,7 @@ pub fn run(args: &Args) -> Result<()> {
     );
     args.each(|data, all| {
         eprintln!("{data}");
+        names.push(data.to_owned());
         let lengths = Lengths::of(all)?;
         for (kind, shortest, lengths) in lengths.kinds() {
             for (length, count) in lengths {
@@ -231,6 +233,11 @@ pub fn run(args: &Args) -> Result<()> {
          library; snappy is the crate snap, lzo the crate lzokay, libdeflate and zstd are the C libraries.\n\n",
         args.rounds
     );
+    let plots = |kind: &str| -> String {
+        let one = |data: &String| format!("\n![{data}](codec-{data}-{kind}.svg)\n");
+        names.iter().map(one).collect()
+    };
+    let (fast, lengths_seen) = (plots("acceleration"), plots("lengths"));
     let lengths = format!(
         "\n# Lengths\n\nOf literals and matches, as LZ4's level 1 finds them in chunks of {} KiB: how many are told by the token alone, and with a byte behind it.\n\n",
         CHUNK >> 10
@@ -239,7 +246,15 @@ pub fn run(args: &Args) -> Result<()> {
         "\n# What makes an encoder fast\n\nThe thesis's encoder of BeWalgo64, written once more for this, at acceleration 1 and in chunks of {} KiB: with all that the thesis did to make it fast, and without one of it. The results are the same bytes.\n\n",
         CHUNK >> 10
     );
-    let text = text + &table(&rows) + &others + &lengths + &shares + &ablations + &undone;
+    let text = text
+        + &table(&rows)
+        + &fast
+        + &others
+        + &lengths
+        + &shares
+        + &lengths_seen
+        + &ablations
+        + &undone;
     Ok(std::fs::write(args.output.join("codec.md"), text)?)
 }
 

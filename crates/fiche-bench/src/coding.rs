@@ -507,7 +507,7 @@ pub fn csv(rows: &[Row]) -> String {
         let (compress, decompress) = (median(&row.compress), median(&row.decompress));
         let _ = writeln!(
             out,
-            "{},{},{},{},{},{},{compress:.6},{decompress:.6},{}",
+            "{},\"{}\",{},{},{},{},{compress:.6},{decompress:.6},{}",
             row.data,
             row.how.name(),
             row.chunk,
