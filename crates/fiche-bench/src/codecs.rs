@@ -190,7 +190,7 @@ pub fn run(args: &Args) -> Result<()> {
         "| data | kind | how many | in the token | in the token and a byte | longer |\n|---|---|---|---|---|---|\n",
     );
     let mut others = String::from(
-        "\n# Blosc2\n\nFrom Python, on the same chunks, by one thread, with the memory for what they become; so is memcpy here.\n\n\
+        "\n# Blosc2\n\nFrom Python, on the same chunks, at its level 5, by one thread, with the memory for what they become; so is memcpy here.\n\n\
          | data | what | compression, MB/s | decompression, MB/s | bytes | ratio |\n|---|---|---|---|---|---|\n",
     );
     let mut undone = String::from(

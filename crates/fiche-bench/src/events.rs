@@ -306,7 +306,9 @@ struct Times {
 pub fn median(times: &[f64]) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+    let middle = |at: usize| sorted.get(at).copied().unwrap_or(f64::NAN);
+    // Of an even number both in the middle.
+    (middle(sorted.len() / 2) + middle(sorted.len().saturating_sub(1) / 2)) / 2.0
 }
 
 struct Measured {

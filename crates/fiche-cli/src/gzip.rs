@@ -150,11 +150,11 @@ pub fn run(args: Args) -> Result<(), Failed> {
 
 /// What a file of this name is expected to be.
 fn format_of(output: &Path) -> Result<Format, Failed> {
-    let suffix = output.extension().unwrap_or_default().to_string_lossy();
+    let suffix = output.extension().unwrap_or_default().to_string_lossy().to_lowercase();
     match &*suffix {
         "zst" => Ok(Format::Zstd),
         "lz4" => Ok(Format::Lz4),
-        "7z" | "br" | "bz2" | "fiche" | "lz" | "lzma" | "xz" | "zip" => {
+        "7z" | "br" | "bz2" | "fiche" | "lz" | "lzma" | "tbz2" | "txz" | "xz" | "zip" => {
             let what = format!(
                 "a file of .{suffix} is not written: of .gz, .zst or .lz4, or what --format says"
             );

@@ -32,23 +32,46 @@ pub(super) struct Learned<'a> {
     last: Option<Ready>,
 }
 
-/// A dictionary, and the seconds that it took to choose it and to compress it.
+/// A dictionary, and how long it took to choose it and to compress it.
 #[derive(Clone)]
 struct Chosen {
     covers: bool,
     wanted_len: u64,
     dictionary: Arc<Dictionary>,
-    choosing: f64,
-    packing: f64,
+    learning: Learning,
 }
 
-/// A coder, and the seconds that all of its learning took.
+/// The seconds that learning takes.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Learning {
+    /// To choose the dictionary.
+    choosing: f64,
+    /// To compress it.
+    compressing: f64,
+    /// To sort it, and to learn codes.
+    preparing: f64,
+}
+
+impl Learning {
+    /// Seconds until all is packed, where blocks take so many on as many threads.
+    fn with(self, blocks: f64, threads: usize) -> f64 {
+        let Learning { choosing, compressing, preparing } = self;
+        // Where there are threads, one compresses the dictionary beside all else.
+        let beside = match threads {
+            1 => compressing + preparing + blocks,
+            _ => compressing.max(preparing + blocks + compressing / threads as f64),
+        };
+        choosing + beside
+    }
+}
+
+/// A coder, and how long all of its learning took.
 struct Ready {
     coding: Coding,
     level: i32,
     dictionary_len: u64,
     coder: Coder,
-    seconds: f64,
+    learning: Learning,
 }
 
 impl<'a> Learned<'a> {
@@ -63,21 +86,24 @@ impl<'a> Learned<'a> {
             return Ok(known.clone());
         }
         let start = Instant::now();
-        let training = Training::new(coding).dictionary_len(wanted_len);
+        let training = Training::new(coding).threads(self.threads).dictionary_len(wanted_len);
         let dictionary = Arc::new(training.sample(self.content)?);
         let choosing = start.elapsed().as_secs_f64();
         dictionary.packed(self.threads);
-        let packing = start.elapsed().as_secs_f64() - choosing;
-        let chosen = Chosen { covers, wanted_len, dictionary, choosing, packing };
+        let compressing = start.elapsed().as_secs_f64() - choosing;
+        let learning = Learning { choosing, compressing, preparing: 0.0 };
+        let chosen = Chosen { covers, wanted_len, dictionary, learning };
         self.dictionaries.push(chosen.clone());
         Ok(chosen)
     }
 
-    /// The options of a plan, and how many seconds pass before the first block is packed.
-    pub fn options(&mut self, plan: &Plan) -> Result<(Options, f64)> {
+    /// The options of a plan, and how long it takes to learn what they need.
+    pub fn options(&mut self, plan: &Plan) -> Result<(Options, Learning)> {
         let options = Options::default().block_len(plan.block_len).threads(self.threads);
         let coding = match plan.method {
-            Method::Codec(codec) => return Ok((options.codec(codec).level(plan.level), 0.0)),
+            Method::Codec(codec) => {
+                return Ok((options.codec(codec).level(plan.level), Learning::default()));
+            }
             Method::Coding(coding) => coding,
         };
         let (level, dictionary_len) = (plan.level, plan.dictionary_len);
@@ -87,22 +113,16 @@ impl<'a> Learned<'a> {
         if let Some(last) = self.last.as_ref().filter(is_it) {
             let coder = last.coder.clone();
             let coder = coder.learn_on(self.threads, self.content, plan.block_len)?;
-            return Ok((options.coder(Arc::new(coder)), last.seconds));
+            return Ok((options.coder(Arc::new(coder)), last.learning));
         }
         let chosen = self.dictionary(coding, dictionary_len)?;
         let training = Training::new(coding).level(level).block_len(plan.block_len);
         let training = training.threads(self.threads).dictionary(chosen.dictionary);
         let start = Instant::now();
         let coder = training.run(self.content)?;
-        let preparing = start.elapsed().as_secs_f64();
-        // The dictionary is compressed beside it, where there are threads.
-        let beside = match self.threads {
-            1 => chosen.packing + preparing,
-            threads => preparing.max(chosen.packing + preparing / threads as f64),
-        };
-        let seconds = chosen.choosing + beside;
-        self.last = Some(Ready { coding, level, dictionary_len, coder: coder.clone(), seconds });
-        Ok((options.coder(Arc::new(coder)), seconds))
+        let learning = Learning { preparing: start.elapsed().as_secs_f64(), ..chosen.learning };
+        self.last = Some(Ready { coding, level, dictionary_len, coder: coder.clone(), learning });
+        Ok((options.coder(Arc::new(coder)), learning))
     }
 }
 
@@ -165,7 +185,7 @@ impl Trial {
                 reader,
                 dice: Random(block_len),
                 stored: Estimate { value, error: stored.error },
-                pack_seconds: learning + whole / rate,
+                pack_seconds: learning.with(whole / rate, learned.threads),
                 mean_stored,
                 turns: Vec::new(),
             });
@@ -212,4 +232,18 @@ fn again(options: &Options, bytes: &[u8], first: f64, timed: Duration) -> Result
 pub(super) fn median(numbers: &mut [f64]) -> f64 {
     numbers.sort_unstable_by(f64::total_cmp);
     numbers.get(numbers.len() / 2).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dictionary_is_compressed_beside_all_else() {
+        let learning = Learning { choosing: 1.0, compressing: 8.0, preparing: 2.0 };
+        assert_eq!(learning.with(3.0, 1), 14.0);
+        assert_eq!(learning.with(1.0, 2), 9.0);
+        assert_eq!(learning.with(10.0, 2), 17.0);
+        assert_eq!(Learning::default().with(3.0, 2), 3.0);
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::archive::compress::Compressed;
 use crate::rlz::Dictionary;
 
-/// Bytes of finished blocks that may wait.
+/// Bytes of finished blocks, and of record pages behind them, that may wait.
 const MOST: usize = 64 << 20;
 
 /// What blocks share and is not in the file yet.
@@ -58,7 +58,9 @@ impl Waiting {
         batch.data = Vec::new();
         batch.stored.truncate(batch.stored_len);
         batch.stored.shrink_to_fit();
-        self.len += batch.stored_len;
+        let pages: usize = batch.pages.iter().map(|(page, _)| page.weight()).sum();
+        let tables = (batch.ends.len() + done.stored_lens.len()) * size_of::<usize>();
+        self.len += batch.stored_len + pages + tables + size_of::<Compressed>();
         self.blocks.push(done);
     }
 }
@@ -113,7 +115,7 @@ mod tests {
         let dictionary = Arc::new(Dictionary::new(vec![1; 100]).unwrap());
         let unwritten =
             Unwritten { dictionary: Some((dictionary.clone(), None)), ..Unwritten::default() };
-        let mut waiting = Waiting { most: 2500, ..Waiting::new(unwritten) };
+        let mut waiting = Waiting { most: 3000, ..Waiting::new(unwritten) };
         let mut count = 0;
         while waiting.goes_on() {
             let (data, stored) = (vec![0; 5000], vec![0; 5000]);

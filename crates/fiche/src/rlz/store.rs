@@ -166,15 +166,13 @@ impl Dictionary {
         &bytes[..bytes.len().min(PIECE)]
     }
 
-    /// Starts to compress its pieces on a thread of its own; false where that is done already.
+    /// Starts to compress its pieces on a thread of its own; false where that is done already, or there is
+    /// no thread.
     pub(crate) fn begin_packing(self: &Arc<Self>, threads: usize) -> bool {
-        let begins = !self.is_packed();
-        if begins {
-            let dictionary = self.clone();
-            // Who needs them waits for it, or does it where it could not be.
-            std::thread::spawn(move || dictionary.packed(threads).len());
-        }
-        begins
+        let dictionary = self.clone();
+        // Who needs them waits for it, or does it where it could not be.
+        let pack = move || dictionary.packed(threads).len();
+        !self.is_packed() && std::thread::Builder::new().spawn(pack).is_ok()
     }
 
     /// True once its pieces are compressed.
