@@ -69,11 +69,13 @@ impl Waiting {
 mod tests {
     use std::io::Write;
     use std::sync::mpsc;
+    use std::time::Duration;
 
     use super::*;
     use crate::archive::compress::Batch;
     use crate::archive::{Options, Writer};
-    use crate::envelope::HEADER_LEN;
+    use crate::envelope::{HEADER_LEN, Kind as Section};
+    use crate::records::{Entry, Kind, Page};
     use crate::rlz::{Coding, Training};
     use crate::testing::Random;
 
@@ -90,7 +92,8 @@ mod tests {
             let slow = std::thread::spawn(move || {
                 dictionary.pack_after(|| {
                     begun.send(()).unwrap();
-                    waits.recv().unwrap_err();
+                    // A writer that waits for it fails the test, and does not hang it.
+                    waits.recv_timeout(Duration::from_secs(20)).unwrap_err();
                 });
             });
             begins.recv().unwrap();
@@ -126,6 +129,13 @@ mod tests {
         assert_eq!(count, 3);
         let held = |done: &Compressed| done.batch.data.capacity() + done.batch.stored.capacity();
         assert!(waiting.blocks.iter().map(held).sum::<usize>() < 4000);
+        // Names and links have no blocks, and take room all the same.
+        waiting.len = 0;
+        let entry = Entry::new("name".repeat(1000), Kind::Symlink(b"there".to_vec()));
+        let page = Page::of(vec![entry], 0, 0);
+        let batch = Batch { pages: vec![(page, Section::RecordPage)], ..Batch::default() };
+        waiting.push(Compressed { batch, stored_lens: Vec::new(), content: 0, result: Ok(()) });
+        assert!(!waiting.goes_on());
         // Nothing waits for what is there.
         waiting.len = 0;
         assert!(waiting.goes_on());

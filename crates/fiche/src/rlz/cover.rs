@@ -303,8 +303,8 @@ fn read(
 /// Chooses pieces of `piece_len` bytes until they have `budget` bytes together, or little is left that
 /// two blocks have. The most useful first; those that touch are one.
 ///
-/// Reads the collection once, at some 200 MB/s a thread, and takes half as long again to choose. With pieces of 1 KiB it takes some
-/// 250 MB of memory, 320 MB of content made for it; with shorter ones more, half a KiB for each KiB of the collection at 64 bytes.
+/// Reads the collection once, at some 500 MB/s a thread, and takes twice as long to choose: 150 MB/s in all. With pieces of 1 KiB it takes some
+/// 250 MB of memory at most, of content made for it 320; with shorter ones more, at 64 bytes twice the collection.
 pub(super) fn choose(
     collection: &dyn ReadAt,
     budget: u64,
@@ -398,6 +398,8 @@ fn joined(mut chosen: Vec<Piece>) -> Vec<Piece> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeSet, HashMap, HashSet};
+
     use super::*;
     use crate::testing::Random;
 
@@ -428,6 +430,92 @@ mod tests {
         assert!(is_of(&often) && !is_of(&rarely));
         let first = choose(&collection, 2048, 1024, 2).unwrap();
         assert_eq!(first.iter().map(|p| p.end - p.start).sum::<u64>(), 2048);
+    }
+
+    /// Words that follow one another in few ways, so that there are few strings.
+    fn sentences(random: &mut Random, len: usize) -> Vec<u8> {
+        let words: Vec<Vec<u8>> = (0..40).map(|_| random.bytes(100)).collect();
+        let (mut text, mut word) = (Vec::new(), 0);
+        while text.len() < len {
+            text.extend(&words[word]);
+            word = if random.below(8) < 5 { (word + 1) % 40 } else { (word * 7 + 3) % 40 };
+        }
+        text
+    }
+
+    /// Pieces by what is said above and nothing else: each is looked at whenever it may be the best. None
+    /// where two strings would be counted as one.
+    fn naive(bytes: &[u8], budget: u64, piece_len: usize) -> Option<Vec<Piece>> {
+        let (step, hashing) = (piece_len / STEPS, Hashing::new(bytes.len() as u64));
+        let (mut ids, mut slots) = (HashMap::new(), HashSet::new());
+        // The number of the string that starts at each place, if it is counted; and the blocks that have it.
+        let (mut strings, mut blocks) = (vec![None; bytes.len()], Vec::new());
+        for (at, string) in bytes.windows(STRING).enumerate() {
+            // No string lies in two parts.
+            let is_within = at as u64 / PART == (at + STRING - 1) as u64 / PART;
+            let Some((slot, ..)) = hashing.strings(string).next().filter(|_| is_within) else {
+                continue;
+            };
+            let next = ids.len();
+            let id = *ids.entry(string).or_insert(next);
+            if id == next {
+                blocks.push(HashSet::new());
+                if !slots.insert(slot) {
+                    return None;
+                }
+            }
+            strings[at] = Some(id);
+            blocks[id].insert((at / step * step) as u64 / NEAR);
+        }
+        let mut counts: Vec<u64> = blocks.iter().map(|blocks| blocks.len() as u64 - 1).collect();
+        let least = (piece_len as u64 / LEAST / hashing.one_in).max(1);
+        let inside = |start: usize| &strings[start..start + piece_len - (STRING - 1)];
+        let worth = |start: usize, counts: &[u64]| {
+            let different: HashSet<usize> = inside(start).iter().flatten().copied().collect();
+            different.into_iter().map(|id| counts[id]).sum::<u64>()
+        };
+        let starts = (0..=bytes.len() - piece_len).step_by(step);
+        let is_within =
+            |&start: &usize| start as u64 / PART == (start + piece_len - 1) as u64 / PART;
+        let mut shelves = vec![BTreeSet::new(); shelf(u64::MAX) + 1];
+        for start in starts.filter(is_within) {
+            shelves[shelf(worth(start, &counts))].insert(start);
+        }
+        let (mut chosen, mut left) = (Vec::new(), budget);
+        for number in (0..shelves.len()).rev() {
+            for start in std::mem::take(&mut shelves[number]) {
+                let worth = worth(start, &counts);
+                if worth < least || left < piece_len as u64 {
+                    continue;
+                }
+                if shelf(worth) < number {
+                    shelves[shelf(worth)].insert(start);
+                    continue;
+                }
+                inside(start).iter().flatten().for_each(|&id| counts[id] = 0);
+                let end = (start + piece_len) as u64;
+                chosen.push(Piece { start: start as u64, end, worth });
+                left -= piece_len as u64;
+            }
+        }
+        Some(joined(chosen))
+    }
+
+    #[test]
+    fn the_pieces_are_those_that_are_worth_most() {
+        let mut told = 0;
+        for seed in 0.. {
+            let text = sentences(&mut Random(seed), 1_100_000);
+            for (budget, piece_len) in [(1 << 20, 512), (2_000, 256), (1 << 20, 1024)] {
+                let Some(expected) = naive(&text, budget, piece_len) else { break };
+                assert!(!expected.is_empty());
+                assert_eq!(choose(&text, budget, piece_len as u64, 2).unwrap(), expected);
+                told += 1;
+            }
+            if told >= 6 {
+                break;
+            }
+        }
     }
 
     #[test]

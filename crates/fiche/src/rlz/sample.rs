@@ -65,8 +65,8 @@ impl Sampling {
     /// Takes the samples that cover most of what the blocks of the collection have in common, the most
     /// useful first, in place of evenly spaced ones. Nothing that only one block has is
     /// taken: the dictionary may become shorter, or empty. Reads the collection once (of more than 512 MiB
-    /// evenly spaced parts), at some 100 MB/s in all, with up to 320 MB of memory for samples of 1 KiB, and more for shorter ones: half a
-    /// KiB for each KiB of the collection at 64 bytes.
+    /// evenly spaced parts), at some 150 MB/s in all, with up to 320 MB of memory for samples of 1 KiB, and more for shorter ones: at
+    /// 64 bytes twice the length of the collection.
     ///
     /// After Liao, Petri, Moffat and Wirth, *Effective construction of relative Lempel-Ziv
     /// dictionaries* (2016).
