@@ -245,11 +245,14 @@ impl<S: Source, const FORM: u8> Encoder<'_, S, FORM> {
                     slow -= 1 - fast;
                     counter += fast;
                 } else if slow > 0 {
-                    slow = black_box(slow - 1);
+                    slow -= 1;
                     at += 1;
+                    // Or both would become operators.
+                    black_box(());
                 } else {
                     at += counter >> 6;
-                    counter = black_box(counter + 1);
+                    counter += 1;
+                    black_box(());
                 }
                 if at >= end {
                     break 'all;
