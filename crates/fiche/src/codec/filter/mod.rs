@@ -76,7 +76,7 @@ impl Filter {
         filter.check().is_ok().then_some(filter)
     }
 
-    /// Filters bytes into as many. Takes a pass over memory, or two.
+    /// Filters bytes into as many. Takes a pass over memory, and no memory but that on the stack.
     ///
     /// # Panics
     /// Where there is no such filter, or other room than bytes.

@@ -7,7 +7,7 @@
 
 use super::encode::{FARTHEST, Writer, extra};
 use super::{BEFORE_END, LAST_LITERALS, LEAST, LONG};
-use crate::codec::matches::{Cursor, FIBONACCI, common_back};
+use crate::codec::matches::{Cursor, FIBONACCI, common_back, eight};
 use crate::pages::{Pieces, Room};
 
 /// How much a search looks at.
@@ -17,6 +17,8 @@ pub(super) struct Effort {
     pub depth: u32,
     /// From so many bytes before the end of a match on, three at least, all places are looked at; with 0 only the one three bytes before that end.
     pub ahead: usize,
+    /// Places with the same bytes are known of all [`LENGTHS`], and not of four bytes only: where a match has to be longer than what was found, it is looked for among those that are.
+    pub is_deep: bool,
 }
 
 /// A match of so many bytes is long enough.
@@ -206,34 +208,61 @@ impl Spans {
 /// What a search works with.
 #[derive(Default)]
 pub(in crate::codec) struct Tables {
-    /// By the hash of four bytes, where these were met last, and more: of each content more than of the one before, so that what is left of that is too far away.
-    places: Vec<u32>,
-    /// More than all that were added.
+    /// As many as were needed, a [`Chain`] each.
+    chains: Vec<u32>,
+    /// More than all places that were added.
     used: u32,
-    /// Of each of the last places, where the same hash was met before it.
-    before: Vec<u32>,
     spans: Spans,
 }
+
+/// Of how many bytes there are chains, of which the first has all places.
+const LENGTHS: [usize; 4] = [LEAST, 6, 8, 16];
 
 /// Bits of a hash.
 const BITS: u32 = 15;
 
-struct Finder<'a> {
-    places: &'a mut [u32; 1 << BITS],
-    before: &'a mut [u32; 1 << 16],
+/// Where as many bytes with the same hash were met: by the hash, where last, and more: of each content more than of the one before, so that what is left of that is too far away. Then of each of the last
+/// places, where before it.
+type Chain = [u32; CHAIN];
+
+const CHAIN: usize = PLACES + (1 << 16);
+
+/// Of as many hashes.
+const PLACES: usize = 1 << BITS;
+
+struct Finder<'a, const N: usize> {
+    chains: &'a mut [Chain; N],
     /// What is added to places.
     first: u32,
 }
 
-impl Finder<'_> {
-    /// Takes note of a place; returns where the same hash was met.
+/// Where a chain says what is before a place.
+#[inline(always)]
+fn before(at: usize) -> usize {
+    PLACES + (at & FARTHEST)
+}
+
+impl<const N: usize> Finder<'_, N> {
+    /// Takes note of a place.
     #[inline(always)]
-    fn insert(&mut self, at: usize, bits: u64) -> u32 {
+    fn insert(&mut self, src: &impl Pieces, at: usize, bits: u64) {
         let here = at as u32 + self.first;
-        let hash = (bits << 32).wrapping_mul(FIBONACCI) >> (64 - BITS);
-        let there = std::mem::replace(&mut self.places[hash as usize], here);
-        self.before[at & FARTHEST] = there;
-        there
+        for (chain, len) in self.chains.iter_mut().zip(LENGTHS) {
+            // What lies that near to the end is not looked for.
+            let bits = match len {
+                ..=8 => bits << (64 - 8 * len),
+                _ if at + len > src.len() => break,
+                _ => bits.wrapping_mul(FIBONACCI).rotate_left(32) ^ eight(src, at + len - 8),
+            };
+            let hash = bits.wrapping_mul(FIBONACCI) >> (64 - BITS);
+            chain[before(at)] = std::mem::replace(&mut chain[hash as usize], here);
+        }
+    }
+
+    /// The chain of those that have more than so many bytes, or the most that there is.
+    #[inline(always)]
+    fn chain(past: usize) -> usize {
+        LENGTHS[1..N].iter().map(|&len| usize::from(past >= len - 1)).sum()
     }
 
     /// The longest match of a place, which takes note of it, of those that have more than so many bytes: how long, and how far away.
@@ -247,7 +276,7 @@ impl Finder<'_> {
         depth: u32,
     ) -> Option<(usize, usize)> {
         let src = cursor.src();
-        let mut found = self.insert(at, bits);
+        self.insert(src, at, bits);
         let here = at as u32 + self.first;
         // What it must have, the last four bytes of which are compared first.
         let mut least = past.max(LEAST - 1);
@@ -255,6 +284,8 @@ impl Finder<'_> {
             return None;
         }
         let mut last = src.load::<4>(at + least - 3);
+        let mut chain = Self::chain(least);
+        let mut found = self.chains[chain][before(at)];
         let mut best = None;
         for _ in 0..depth {
             let distance = (here - found) as usize;
@@ -262,6 +293,7 @@ impl Finder<'_> {
                 break;
             }
             let there = at - distance;
+            found = self.chains[chain][before(there)];
             if src.load::<4>(there + least - 3) == last {
                 let len = cursor.common(there, at, end);
                 if len > least {
@@ -271,9 +303,13 @@ impl Finder<'_> {
                     }
                     least = len;
                     last = src.load::<4>(at + least - 3);
+                    if Self::chain(least) > chain {
+                        // Those in it that are nearer would have been found to be longer.
+                        chain = Self::chain(least);
+                        found = self.chains[chain][before(at)];
+                    }
                 }
             }
-            found = self.before[there & FARTHEST];
         }
         best
     }
@@ -287,13 +323,16 @@ pub(super) fn encode(
     tables: &mut Tables,
 ) -> Option<usize> {
     let mut writer = Writer::new(src, dst);
-    let anchor = through(&mut writer, effort, tables)?;
+    let anchor = match effort.is_deep {
+        true => through::<_, _, { LENGTHS.len() }>(&mut writer, effort, tables)?,
+        false => through::<_, _, 1>(&mut writer, effort, tables)?,
+    };
     writer.finish(anchor)
 }
 
 /// Writes all matches; returns where the last literals begin.
 #[inline(always)]
-fn through<S: Pieces, D: Room>(
+fn through<S: Pieces, D: Room, const N: usize>(
     writer: &mut Writer<'_, S, D>,
     effort: Effort,
     tables: &mut Tables,
@@ -305,7 +344,7 @@ fn through<S: Pieces, D: Room>(
     else {
         return Some(0);
     };
-    let Tables { places, used, before, spans } = tables;
+    let Tables { chains, used, spans } = tables;
     let gap = FARTHEST as u32 + 1;
     let room = src.len().try_into().ok().and_then(|len: u32| len.checked_add(gap));
     let Some(len) = room else {
@@ -315,15 +354,14 @@ fn through<S: Pieces, D: Room>(
     let first = match used.checked_add(len) {
         Some(_) => *used + gap,
         None => {
-            places.clear();
+            chains.clear();
             gap
         }
     };
     *used = first + (len - gap);
-    places.resize(1 << BITS, 0);
-    before.resize(1 << 16, 0);
-    let (places, before) = (places.first_chunk_mut()?, before.first_chunk_mut()?);
-    let mut finder = Finder { places, before, first };
+    chains.resize(chains.len().max(N * CHAIN), 0);
+    let chains = chains.as_chunks_mut().0.first_chunk_mut::<N>()?;
+    let mut finder = Finder { chains, first };
     spans.spans.clear();
     spans.way.clear();
     (spans.base, spans.last) = (0, last as u32);
@@ -332,7 +370,7 @@ fn through<S: Pieces, D: Room>(
     let (mut reach, mut noted, mut at) = (0, 0, 0);
     while at < last {
         for at in noted..at {
-            finder.insert(at, cursor.eight(at));
+            finder.insert(src, at, cursor.eight(at));
         }
         noted = at + 1;
         let here = (at, cursor.eight(at));
@@ -359,9 +397,9 @@ mod tests {
     use super::*;
     use crate::pages::One;
 
-    fn block(data: &[u8], tables: &mut Tables) -> Vec<u8> {
+    fn block(data: &[u8], is_deep: bool, tables: &mut Tables) -> Vec<u8> {
         let mut room = vec![0; crate::codec::lz4::bound(data.len())];
-        let effort = Effort { depth: 8, ahead: 0 };
+        let effort = Effort { depth: 8, ahead: 0, is_deep };
         let len = encode(effort, &data, One::from(room.as_mut_slice()), tables).unwrap();
         room.truncate(len);
         room
@@ -370,11 +408,11 @@ mod tests {
     #[test]
     fn places_may_wrap() {
         let data: Vec<u8> = (0..3000u32).flat_map(|i| (i * i % 611).to_le_bytes()).collect();
-        let fresh = block(&data, &mut Tables::default());
-        assert!(fresh.len() < data.len() / 2);
+        let fresh = [false, true].map(|is_deep| block(&data, is_deep, &mut Tables::default()));
+        assert!(fresh.iter().all(|block| block.len() < data.len() / 2));
         let mut tables = Tables { used: u32::MAX - 100_000, ..Tables::default() };
-        for _ in 0..10 {
-            assert!(block(&data, &mut tables) == fresh);
+        for i in 0..10 {
+            assert!(block(&data, i % 3 > 0, &mut tables) == fresh[usize::from(i % 3 > 0)]);
         }
         assert!(tables.used < u32::MAX / 2, "it did not wrap");
     }

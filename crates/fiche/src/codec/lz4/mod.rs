@@ -50,7 +50,7 @@ impl Effort {
             11 => (64, 16),
             12.. => (256, 32),
         };
-        Effort { depth, ahead }
+        Effort { depth, ahead, is_deep: level > 9 }
     }
 }
 
