@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn filters_do_what_they_are_described_to_do_and_undo_it() {
         let mut state = 1u64;
-        let bytes: Vec<u8> = (0..3000)
+        let bytes: Vec<u8> = (0..20_001)
             .map(|_| {
                 state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(99);
                 (state >> 56) as u8
@@ -244,7 +244,7 @@ mod tests {
         let widths =
             (1..=LONGEST).flat_map(|width| [Filter::Shuffle(width), Filter::Bitshuffle(width)]);
         for filter in widths.chain([1, 2, 4, 8].map(Filter::Delta)) {
-            for len in (0..300).chain([511, 512, 1000, 2048, 2999]) {
+            for len in (0..300).chain([511, 512, 1000, 2048, 2999, 8192, 8200, 20_001]) {
                 let src = &bytes[..len];
                 both_ways::<Native>(filter, src);
                 both_ways::<lanes::words::Words>(filter, src);
