@@ -1,9 +1,11 @@
 //! High compression: matches that go far, and the cheapest way through them.
 //!
 //! A match takes three bytes however far away it is and, up to 18 bytes, however long; and what is left of one that begins later or ends earlier is one, too. So a match is needless that begins where
-//! another one has begun and does not go on for longer. What is found is kept as spans, each of which begins and ends behind the one before. All that begin within a match, up to four bytes before what
-//! is behind it, and go on for longer have the same last four bytes: so one look, three bytes before its end, finds them, and few places are looked at. The cheapest way to a place is by the earliest span
-//! that covers it, or by literals from the last that does not; so it is found for each span, and not for each byte.
+//! another one has begun and does not go on for longer. What is found is kept as spans, each of which begins and ends behind the one before. The cheapest way to a place is by the earliest span that covers
+//! it, or by literals from the last that does not; so it is found for each span, and not for each byte.
+//!
+//! Places with the same bytes are chained, those with the same four and, of higher levels, with as many of greater lengths. All matches that begin within another one and go on behind its end have the bytes
+//! around that end: a look at `len - 1` bytes before it walks through the chain of those of which all `len` are the same, and finds whichever began up to there. So there is one look for each chain.
 
 use super::encode::{FARTHEST, Writer, extra};
 use super::{BEFORE_END, LAST_LITERALS, LEAST, LONG};
@@ -13,12 +15,23 @@ use crate::pages::{Pieces, Room};
 /// How much a search looks at.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
-    /// Places with the same four bytes that are compared.
+    /// Chains of places with the same bytes: 1, 2, 3, 6 or 8.
+    pub chains: usize,
+    /// Places of a chain that are compared.
     pub depth: u32,
-    /// From so many bytes before the end of a match on, three at least, all places are looked at; with 0 only the one three bytes before that end.
-    pub ahead: usize,
-    /// Places with the same bytes are known of all [`LENGTHS`], and not of four bytes only: where a match has to be longer than what was found, it is looked for among those that are.
-    pub is_deep: bool,
+    /// Matches that begin in the last two bytes of another one are looked for even where none was found that begins earlier.
+    pub is_thorough: bool,
+}
+
+/// Of how many bytes the chains are, if there are so many.
+const fn lengths(chains: usize) -> &'static [usize] {
+    match chains {
+        1 => &[LEAST],
+        2 => &[LEAST, 6],
+        3 => &[LEAST, 5, 8],
+        6 => &[LEAST, 5, 6, 7, 8, 16],
+        _ => &[LEAST, 5, 6, 7, 8, 10, 12, 16],
+    }
 }
 
 /// A match of so many bytes is long enough.
@@ -215,9 +228,6 @@ pub(in crate::codec) struct Tables {
     spans: Spans,
 }
 
-/// Of how many bytes there are chains, of which the first has all places.
-const LENGTHS: [usize; 4] = [LEAST, 6, 8, 16];
-
 /// Bits of a hash.
 const BITS: u32 = 15;
 
@@ -230,10 +240,20 @@ const CHAIN: usize = PLACES + (1 << 16);
 /// Of as many hashes.
 const PLACES: usize = 1 << BITS;
 
+/// A match that is continued to its front.
+#[derive(Clone, Copy)]
+struct Match {
+    start: usize,
+    end: usize,
+    distance: usize,
+}
+
 struct Finder<'a, const N: usize> {
     chains: &'a mut [Chain; N],
     /// What is added to places.
     first: u32,
+    /// What was found at a place, but for what others make needless: each starts and ends behind the one before.
+    front: Vec<Match>,
 }
 
 /// Where a chain says what is before a place.
@@ -243,11 +263,13 @@ fn before(at: usize) -> usize {
 }
 
 impl<const N: usize> Finder<'_, N> {
+    const LENGTHS: [usize; N] = *lengths(N).first_chunk().unwrap();
+
     /// Takes note of a place.
     #[inline(always)]
     fn insert(&mut self, src: &impl Pieces, at: usize, bits: u64) {
         let here = at as u32 + self.first;
-        for (chain, len) in self.chains.iter_mut().zip(LENGTHS) {
+        for (chain, len) in self.chains.iter_mut().zip(Self::LENGTHS) {
             // What lies that near to the end is not looked for.
             let bits = match len {
                 ..=8 => bits << (64 - 8 * len),
@@ -262,31 +284,34 @@ impl<const N: usize> Finder<'_, N> {
     /// The chain of those that have more than so many bytes, or the most that there is.
     #[inline(always)]
     fn chain(past: usize) -> usize {
-        LENGTHS[1..N].iter().map(|&len| usize::from(past >= len - 1)).sum()
+        Self::LENGTHS[1..].iter().map(|&len| usize::from(past >= len - 1)).sum()
     }
 
-    /// The longest match of a place, which takes note of it, of those that have more than so many bytes: how long, and how far away.
+    /// Finds matches of a place, which takes note of it, that have more than so many bytes: the longest and, with more than one chain, those that begin before it. They are then the front.
     #[inline(always)]
-    fn longest<S: Pieces>(
+    fn find<S: Pieces>(
         &mut self,
         cursor: &Cursor<'_, S>,
         (at, bits): (usize, u64),
         past: usize,
         end: usize,
         depth: u32,
-    ) -> Option<(usize, usize)> {
+    ) {
         let src = cursor.src();
+        self.front.clear();
         self.insert(src, at, bits);
         let here = at as u32 + self.first;
-        // What it must have, the last four bytes of which are compared first.
-        let mut least = past.max(LEAST - 1);
-        if at + least >= end {
-            return None;
+        let past = past.max(LEAST - 1);
+        if at + past >= end {
+            return;
         }
+        // What a longer one must have, the last four bytes of which are compared first.
+        let mut least = past;
         let mut last = src.load::<4>(at + least - 3);
+        // And what one that begins earlier must have: a place before those that were found, with its bytes.
+        let mut early = None;
         let mut chain = Self::chain(least);
         let mut found = self.chains[chain][before(at)];
-        let mut best = None;
         for _ in 0..depth {
             let distance = (here - found) as usize;
             if distance > FARTHEST {
@@ -294,24 +319,49 @@ impl<const N: usize> Finder<'_, N> {
             }
             let there = at - distance;
             found = self.chains[chain][before(there)];
-            if src.load::<4>(there + least - 3) == last {
-                let len = cursor.common(there, at, end);
-                if len > least {
-                    best = Some((len, distance));
-                    if len >= ENOUGH || at + len >= end {
-                        break;
-                    }
-                    least = len;
-                    last = src.load::<4>(at + least - 3);
-                    if Self::chain(least) > chain {
-                        // Those in it that are nearer would have been found to be longer.
-                        chain = Self::chain(least);
-                        found = self.chains[chain][before(at)];
-                    }
+            let is_long = src.load::<4>(there + least - 3) == last;
+            let is_early = N > 1
+                && early.is_some_and(|(place, bytes)| {
+                    distance <= place && src.load::<4>(place - distance) == bytes
+                });
+            if !is_long && !is_early {
+                continue;
+            }
+            let len = cursor.common(there, at, end);
+            if len <= past {
+                continue;
+            }
+            let start = at - common_back(src, there, at, BACK);
+            let this = Match { start, end: at + len, distance };
+            if len > least {
+                while self.front.last().is_some_and(|last| last.start >= start) {
+                    self.front.pop();
                 }
+                self.front.push(this);
+                if len >= ENOUGH || at + len >= end {
+                    break;
+                }
+                least = len;
+                last = src.load::<4>(at + least - 3);
+                if Self::chain(least) > chain {
+                    // Those in it that are nearer would have been found to be longer.
+                    chain = Self::chain(least);
+                    found = self.chains[chain][before(at)];
+                }
+            } else if self.front.first().is_some_and(|first| start < first.start) {
+                self.front.retain(|other| other.end > this.end);
+                self.front.insert(0, this);
+            } else {
+                continue;
+            }
+            if N > 1 {
+                early = match self.front[0].start {
+                    0 => None,
+                    start if start == at || start + BACK == at => None,
+                    start => Some((start - 1, src.load::<4>(start - 1))),
+                };
             }
         }
-        best
     }
 }
 
@@ -323,9 +373,12 @@ pub(super) fn encode(
     tables: &mut Tables,
 ) -> Option<usize> {
     let mut writer = Writer::new(src, dst);
-    let anchor = match effort.is_deep {
-        true => through::<_, _, { LENGTHS.len() }>(&mut writer, effort, tables)?,
-        false => through::<_, _, 1>(&mut writer, effort, tables)?,
+    let anchor = match effort.chains {
+        1 => through::<_, _, 1>(&mut writer, effort, tables)?,
+        2 => through::<_, _, 2>(&mut writer, effort, tables)?,
+        3 => through::<_, _, 3>(&mut writer, effort, tables)?,
+        6 => through::<_, _, 6>(&mut writer, effort, tables)?,
+        _ => through::<_, _, 8>(&mut writer, effort, tables)?,
     };
     writer.finish(anchor)
 }
@@ -361,7 +414,7 @@ fn through<S: Pieces, D: Room, const N: usize>(
     *used = first + (len - gap);
     chains.resize(chains.len().max(N * CHAIN), 0);
     let chains = chains.as_chunks_mut().0.first_chunk_mut::<N>()?;
-    let mut finder = Finder { chains, first };
+    let mut finder = Finder { chains, first, front: Vec::new() };
     spans.spans.clear();
     spans.way.clear();
     (spans.base, spans.last) = (0, last as u32);
@@ -375,19 +428,21 @@ fn through<S: Pieces, D: Room, const N: usize>(
         noted = at + 1;
         let here = (at, cursor.eight(at));
         let past = usize::saturating_sub(reach, at);
-        let found = finder.longest(&cursor, here, past, end, effort.depth);
+        finder.find(&cursor, here, past, end, effort.depth);
         at += 1;
-        if let Some((len, distance)) = found {
-            let back = common_back(src, at - 1 - distance, at - 1, BACK);
-            reach = at - 1 + len;
-            spans.push((at - 1 - back) as u32, reach as u32, distance as u32);
-            at = at.max(reach.saturating_sub(effort.ahead.max(LEAST - 1)));
-            if spans.is_full() {
-                spans.write(writer)?;
-            }
-        } else if effort.ahead == 0 {
-            at = at.max(reach);
+        for &Match { start, end, distance } in &finder.front {
+            reach = end;
+            spans.push(start as u32, end as u32, distance as u32);
         }
+        if spans.is_full() {
+            spans.write(writer)?;
+        }
+        let left = reach.saturating_sub(at);
+        at = match Finder::<N>::LENGTHS.iter().rev().find(|&len| *len - 1 <= left) {
+            Some(len) => reach - (len - 1),
+            None if effort.is_thorough => at,
+            None => at.max(reach),
+        };
     }
     spans.write(writer)
 }
@@ -397,9 +452,9 @@ mod tests {
     use super::*;
     use crate::pages::One;
 
-    fn block(data: &[u8], is_deep: bool, tables: &mut Tables) -> Vec<u8> {
+    fn block(data: &[u8], chains: usize, tables: &mut Tables) -> Vec<u8> {
         let mut room = vec![0; crate::codec::lz4::bound(data.len())];
-        let effort = Effort { depth: 8, ahead: 0, is_deep };
+        let effort = Effort { chains, depth: 8, is_thorough: chains > 1 };
         let len = encode(effort, &data, One::from(room.as_mut_slice()), tables).unwrap();
         room.truncate(len);
         room
@@ -408,11 +463,12 @@ mod tests {
     #[test]
     fn places_may_wrap() {
         let data: Vec<u8> = (0..3000u32).flat_map(|i| (i * i % 611).to_le_bytes()).collect();
-        let fresh = [false, true].map(|is_deep| block(&data, is_deep, &mut Tables::default()));
+        let chains = [1, 2, 3, 6, 8];
+        let fresh = chains.map(|chains| block(&data, chains, &mut Tables::default()));
         assert!(fresh.iter().all(|block| block.len() < data.len() / 2));
         let mut tables = Tables { used: u32::MAX - 100_000, ..Tables::default() };
-        for i in 0..10 {
-            assert!(block(&data, i % 3 > 0, &mut tables) == fresh[usize::from(i % 3 > 0)]);
+        for i in 0..20 {
+            assert!(block(&data, chains[i % 5], &mut tables) == fresh[i % 5]);
         }
         assert!(tables.used < u32::MAX / 2, "it did not wrap");
     }

@@ -38,19 +38,18 @@ pub(super) struct Tables {
 impl Effort {
     /// Of a level from 3 on.
     fn of(level: i32) -> Effort {
-        let (depth, ahead) = match level {
-            ..=3 => (4, 0),
-            4 => (8, 0),
-            5 => (8, 3),
-            6 => (16, 3),
-            7 => (32, 3),
-            8 => (128, 3),
-            9 => (64, 4),
-            10 => (64, 8),
-            11 => (64, 16),
-            12.. => (256, 32),
+        let (chains, depth) = match level {
+            ..=3 => (1, 4),
+            4 | 5 => (1, 8),
+            6 => (1, 16),
+            7 => (2, 4),
+            8 => (2, 8),
+            9 => (2, 16),
+            10 => (3, 32),
+            11 => (6, 64),
+            12.. => (8, 256),
         };
-        Effort { depth, ahead, is_deep: level > 9 }
+        Effort { chains, depth, is_thorough: level > 4 }
     }
 }
 
