@@ -48,6 +48,7 @@ pub mod events;
 mod in_place;
 mod io;
 mod lock;
+mod memory;
 mod model;
 mod new_file;
 mod pages;

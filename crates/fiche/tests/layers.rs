@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// From the ground up. Modules of one floor do not use one another.
 const FLOORS: [&[&str]; 10] = [
     &["wire", "error", "processor"],
-    &["elias_fano", "pages", "parallel", "random", "cache", "io", "lock", "new_file"],
+    &["elias_fano", "pages", "parallel", "random", "cache", "io", "lock", "memory", "new_file"],
     &["codec", "model"],
     &["envelope"],
     &["blocks", "in_place", "phrases", "records", "rlz"],

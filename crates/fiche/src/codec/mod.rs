@@ -485,7 +485,7 @@ impl Scratch {
         let ready = self.encoder.take().filter(|encoder| encoder.is_of(encoding));
         let encoder = match ready {
             Some(ready) => ready,
-            None => prepared::Encoder::new(encoding.clone())?,
+            None => prepared::Encoder::bound(encoding.clone())?,
         };
         Ok(self.encoder.insert(encoder).compress(src, dst))
     }

@@ -1,24 +1,61 @@
-//! Zstandard with a dictionary that is prepared once and shared by threads: plain content of any size, all of which is searched, or one that was
-//! trained, with its entropy tables.
+//! Zstandard's compressors, with their tables in huge pages; and dictionaries that are prepared once and shared by threads: plain content of any size, all of which is
+//! searched, or one that was trained, with its entropy tables.
 //!
 //! The library's own way to prepare a dictionary for a level indexes 8 MiB of it at most, and takes
-//! one that begins with certain bytes for something else than content; and contexts of its wrapper cannot be kept beside a dictionary. So its functions are called
-//! here that take all parameters: the one place that calls C without a wrapper.
+//! one that begins with certain bytes for something else than content; contexts of its wrapper cannot be kept beside a dictionary, and have their tables where the C library puts them. So its
+//! functions are called here that take all parameters: the one place that calls C without a wrapper.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use ::zstd::zstd_safe::zstd_sys as sys;
 
 use crate::error::{Error, Result};
+use crate::memory;
 
 /// Where the bytes of a dictionary are.
 pub(crate) type Content = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
-const NO_MEMORY: sys::ZSTD_customMem =
+/// The memory of C's allocator.
+const PLAIN: sys::ZSTD_customMem =
     sys::ZSTD_customMem { customAlloc: None, customFree: None, opaque: std::ptr::null_mut() };
+
+/// Memory in huge pages, where there is much of it: compressors look into their tables at random.
+const HUGE: sys::ZSTD_customMem = sys::ZSTD_customMem {
+    customAlloc: Some(allocate),
+    customFree: Some(release),
+    opaque: std::ptr::null_mut(),
+};
+
+/// A cache line: what is allocated begins at one, and the one before it says how many there are.
+#[repr(C, align(64))]
+struct Line([usize; 64 / size_of::<usize>()]);
+
+unsafe extern "C" fn allocate(_: *mut c_void, len: usize) -> *mut c_void {
+    let count = len.div_ceil(size_of::<Line>()) + 1;
+    let Some(room) = memory::try_room_for::<Line>(count) else { return std::ptr::null_mut() };
+    let mut room = ManuallyDrop::new(room);
+    let capacity = room.capacity();
+    let first = room.as_mut_ptr();
+    // SAFETY: there is room for the line that is written, and for one more at least or its end.
+    unsafe {
+        (*first).0[0] = capacity;
+        first.add(1).cast()
+    }
+}
+
+unsafe extern "C" fn release(_: *mut c_void, address: *mut c_void) {
+    if !address.is_null() {
+        // SAFETY: it comes from `allocate`, which wrote the line before it, and is given back once.
+        unsafe {
+            let first = address.cast::<Line>().sub(1);
+            drop(Vec::from_raw_parts(first, 0, (*first).0[0]));
+        }
+    }
+}
 
 fn no_memory() -> Error {
     Error::Limit { what: "memory for the index of a dictionary", need: 0, allowed: 0 }
@@ -91,7 +128,7 @@ impl Encoding {
                 sys::ZSTD_dictLoadMethod_e::ZSTD_dlm_byRef,
                 kind,
                 parameters,
-                NO_MEMORY,
+                HUGE,
             )
         };
         let prepared = NonNull::new(prepared).ok_or_else(no_memory)?;
@@ -106,10 +143,11 @@ impl Drop for Encoding {
     }
 }
 
-/// A compressor of one thread, bound to a dictionary.
+/// A compressor of one thread, of frames without their magic number.
 pub(crate) struct Encoder {
     context: NonNull<sys::ZSTD_CCtx>,
-    encoding: Arc<Encoding>,
+    /// The dictionary that it is bound to.
+    encoding: Option<Arc<Encoding>>,
 }
 
 // SAFETY: a context may move between threads; it is used by one at a time, as its methods
@@ -117,34 +155,46 @@ pub(crate) struct Encoder {
 unsafe impl Send for Encoder {}
 
 impl Encoder {
-    pub fn new(encoding: Arc<Encoding>) -> Result<Encoder> {
-        // SAFETY: no arguments.
-        let context = NonNull::new(unsafe { sys::ZSTD_createCCtx() }).ok_or_else(no_memory)?;
-        let encoder = Encoder { context, encoding };
-        let set = |parameter, value| {
-            // SAFETY: the context is alive; any parameter and value may be tried.
-            let code =
-                unsafe { sys::ZSTD_CCtx_setParameter(encoder.context.as_ptr(), parameter, value) };
-            check(code)
-        };
-        use sys::ZSTD_cParameter as P;
-        // In the order of their names: format (1: magicless), forceAttachDict (1: always).
-        set(P::ZSTD_c_experimentalParam2, 1)?;
-        set(P::ZSTD_c_experimentalParam4, 1)?;
-        set(P::ZSTD_c_dictIDFlag, 0)?;
-        // SAFETY: the dictionary is kept beside the context and lives as long.
-        check(unsafe {
-            sys::ZSTD_CCtx_refCDict(
-                encoder.context.as_ptr(),
-                encoder.encoding.prepared.as_ptr().cast_const(),
-            )
-        })?;
+    /// One of a level.
+    pub fn new(level: i32) -> Result<Encoder> {
+        // SAFETY: the functions that allocate and release belong to one another.
+        let context = unsafe { sys::ZSTD_createCCtx_advanced(HUGE) };
+        let context = NonNull::new(context).ok_or_else(no_memory)?;
+        let mut encoder = Encoder { context, encoding: None };
+        encoder.set(sys::ZSTD_cParameter::ZSTD_c_compressionLevel, level)?;
+        // The format (1: magicless).
+        encoder.set(sys::ZSTD_cParameter::ZSTD_c_experimentalParam2, 1)?;
         Ok(encoder)
+    }
+
+    /// One that finds matches `1 << log` bytes back.
+    pub fn with_window(level: i32, log: u32) -> Result<Encoder> {
+        let mut encoder = Encoder::new(level)?;
+        encoder.set(sys::ZSTD_cParameter::ZSTD_c_windowLog, log as i32)?;
+        Ok(encoder)
+    }
+
+    /// One bound to a dictionary, of which its frames say nothing.
+    pub fn bound(encoding: Arc<Encoding>) -> Result<Encoder> {
+        let mut encoder = Encoder::new(0)?;
+        // Always refers to the dictionary's tables (1), whatever the length.
+        encoder.set(sys::ZSTD_cParameter::ZSTD_c_experimentalParam4, 1)?;
+        encoder.set(sys::ZSTD_cParameter::ZSTD_c_dictIDFlag, 0)?;
+        let prepared = encoding.prepared.as_ptr().cast_const();
+        // SAFETY: the dictionary is kept beside the context and lives as long.
+        check(unsafe { sys::ZSTD_CCtx_refCDict(encoder.context.as_ptr(), prepared) })?;
+        encoder.encoding = Some(encoding);
+        Ok(encoder)
+    }
+
+    fn set(&mut self, parameter: sys::ZSTD_cParameter, value: i32) -> Result<()> {
+        // SAFETY: the context is alive; any parameter and value may be tried.
+        check(unsafe { sys::ZSTD_CCtx_setParameter(self.context.as_ptr(), parameter, value) })
     }
 
     /// Whether it is bound to this one.
     pub fn is_of(&self, encoding: &Arc<Encoding>) -> bool {
-        Arc::ptr_eq(&self.encoding, encoding)
+        self.encoding.as_ref().is_some_and(|own| Arc::ptr_eq(own, encoding))
     }
 
     /// Compresses `src` into `dst`; `None` when it has no room.
@@ -201,7 +251,7 @@ impl Decoding {
                 bytes.len(),
                 sys::ZSTD_dictLoadMethod_e::ZSTD_dlm_byRef,
                 sys::ZSTD_dictContentType_e::ZSTD_dct_rawContent,
-                NO_MEMORY,
+                PLAIN,
             )
         };
         NonNull::new(prepared).map(|prepared| Decoding { prepared })
@@ -218,7 +268,7 @@ impl Decoding {
                 bytes.len(),
                 sys::ZSTD_dictLoadMethod_e::ZSTD_dlm_byCopy,
                 sys::ZSTD_dictContentType_e::ZSTD_dct_fullDict,
-                NO_MEMORY,
+                PLAIN,
             )
         };
         NonNull::new(prepared).map(|prepared| Decoding { prepared })

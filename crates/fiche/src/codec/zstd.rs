@@ -2,17 +2,16 @@
 
 use std::io;
 
-use ::zstd::bulk::{Compressor, Decompressor};
-use ::zstd::zstd_safe::{
-    CParameter, DCtx, DParameter, FrameFormat, InBuffer, OutBuffer, ResetDirective,
-};
+use ::zstd::bulk::Decompressor;
+use ::zstd::zstd_safe::{DCtx, DParameter, FrameFormat, InBuffer, OutBuffer, ResetDirective};
 
+use super::prepared::Encoder;
 use crate::error::Result;
 
 #[derive(Default)]
 pub(super) struct State {
-    /// The compressor, and the level it is set to.
-    compressor: Option<(i32, Compressor<'static>)>,
+    /// The compressor, and its level.
+    encoder: Option<(i32, Encoder)>,
     decompressor: Option<Decompressor<'static>>,
     /// Decodes a frame step by step.
     front: Option<DCtx<'static>>,
@@ -22,18 +21,13 @@ pub(super) struct State {
 pub(super) const STEP: usize = 128 << 10;
 
 impl State {
-    fn compressor(&mut self, level: i32) -> io::Result<&mut Compressor<'static>> {
-        // One that ran out of room is still in the middle of a frame, and takes no other level then.
-        let ready = self.compressor.take().filter(|(now, _)| *now == level);
-        let (_, compressor) = match ready {
-            Some(ready) => self.compressor.insert(ready),
-            None => {
-                let mut new = Compressor::new(level)?;
-                new.set_parameter(CParameter::Format(FrameFormat::Magicless))?;
-                self.compressor.insert((level, new))
-            }
+    fn encoder(&mut self, level: i32) -> Result<&mut Encoder> {
+        let ready = self.encoder.take().filter(|(now, _)| *now == level);
+        let (_, encoder) = match ready {
+            Some(ready) => self.encoder.insert(ready),
+            None => self.encoder.insert((level, Encoder::new(level)?)),
         };
-        Ok(compressor)
+        Ok(encoder)
     }
 
     fn decompressor(&mut self) -> io::Result<&mut Decompressor<'static>> {
@@ -56,7 +50,7 @@ pub(super) fn compress(
 ) -> Result<Option<usize>> {
     // With an input that is there and checked options, the one failure left is
     // a lack of room (or of memory, and then the block is stored raw).
-    Ok(state.compressor(level)?.compress_to_buffer(src, dst).ok())
+    Ok(state.encoder(level)?.compress(src, dst))
 }
 
 pub(super) fn decompress(src: &[u8], dst: &mut [u8], state: &mut State) -> Option<usize> {
@@ -109,11 +103,8 @@ pub(crate) fn pack_section(
     const FAR: usize = 8 << 20;
     let mut packed = vec![0; bytes.len().checked_sub(1)?];
     let len = if bytes.len() > FAR {
-        let mut compressor = Compressor::new(level).ok()?;
-        compressor.set_parameter(CParameter::Format(FrameFormat::Magicless)).ok()?;
         let all = bytes.len().next_power_of_two().ilog2();
-        compressor.set_parameter(CParameter::WindowLog(all)).ok()?;
-        compressor.compress_to_buffer(bytes, &mut packed).ok()?
+        Encoder::with_window(level, all).ok()?.compress(bytes, &mut packed)?
     } else {
         compress(level, bytes, &mut packed, &mut scratch.zstd).ok()??
     };

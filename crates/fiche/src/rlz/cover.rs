@@ -14,9 +14,9 @@
 
 use crate::error::Result;
 use crate::io::ReadAt;
+use crate::memory::filled;
 use crate::parallel::in_parts;
 use crate::processor::prefetch;
-use crate::rlz::memory::filled;
 use crate::wire::load_u64;
 
 /// Length of the strings that are counted.

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use crate::codec::prepared::Decoding;
 use crate::error::{Error, Result};
-use crate::rlz::memory;
+use crate::memory;
 use crate::wire::Digest;
 
 /// The longest dictionary: 1 GiB, so that an offset takes 30 bits.

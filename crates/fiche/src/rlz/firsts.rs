@@ -7,8 +7,8 @@
 //! the longest string that is found leads to the longest match, if it is not longer than the longest
 //! strings here.
 
+use crate::memory::filled;
 use crate::processor::prefetch;
-use crate::rlz::memory::filled;
 use crate::wire::load_u64;
 
 /// Length of the longest strings.

@@ -1,8 +1,8 @@
 //! Which suffixes begin with a given string of a fixed length: a hash table whose every bucket is
 //! one cache line.
 
+use crate::memory::filled;
 use crate::processor::prefetch;
-use crate::rlz::memory::filled;
 use crate::wire::load_u64;
 
 /// Suffixes by their ranks: `from..to`, not empty.

@@ -16,10 +16,10 @@
 use std::sync::Arc;
 
 use crate::error::Result;
+use crate::memory::filled;
 use crate::processor::prefetch;
 use crate::rlz::dictionary::Dictionary;
 use crate::rlz::matcher::{Factor, common, sort};
-use crate::rlz::memory::filled;
 use crate::wire::load_u64;
 
 /// Lengths of the strings that are looked up. Shorter ones repay their offset too seldom; more of

@@ -18,11 +18,11 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::memory::filled;
 use crate::processor::prefetch;
 use crate::rlz::dictionary::Dictionary;
 use crate::rlz::firsts::{Cursor, Firsts};
 use crate::rlz::grams::{Grams, Interval, Place};
-use crate::rlz::memory::filled;
 use crate::wire::load_u64;
 
 /// Length of the strings whose intervals are looked up.

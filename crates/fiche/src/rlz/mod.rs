@@ -16,7 +16,6 @@ mod grams;
 mod hybrid;
 mod index;
 pub(crate) mod matcher;
-mod memory;
 #[cfg(feature = "zlib")]
 mod primed;
 mod prune;

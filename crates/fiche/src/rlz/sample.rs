@@ -128,7 +128,7 @@ impl Sampling {
             bytes.truncate(budget);
             return Dictionary::new(bytes);
         }
-        crate::rlz::memory::check(Matcher::memory_for(bytes.len() as u64))?;
+        crate::memory::check(Matcher::memory_for(bytes.len() as u64))?;
         let matcher = Matcher::new(Arc::new(Dictionary::new(bytes)?))?;
         Dictionary::new(prune::prune(&matcher, collection, budget)?)
     }

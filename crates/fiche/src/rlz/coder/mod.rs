@@ -322,7 +322,7 @@ impl Coder {
         coding.check_level(level)?;
         let coding = coding.at_level(level);
         let need = Coder::memory_for(coding, level, dictionary.len() as u64);
-        crate::rlz::memory::check(need)?;
+        crate::memory::check(need)?;
         let (mut matcher, mut finder) = (None, None);
         if coding.is_hybrid() {
             finder = Some(Arc::new(Finder::new(dictionary.clone(), level)?));
@@ -463,7 +463,7 @@ pub(crate) struct Packer {
 
 impl Packer {
     pub fn new(coder: Arc<Coder>) -> Packer {
-        let encoder = coder.zstd.clone().and_then(|encoding| Encoder::new(encoding).ok());
+        let encoder = coder.zstd.clone().and_then(|encoding| Encoder::bound(encoding).ok());
         let (dictionary_len, level) = (coder.dictionary.len(), coder.level);
         let hybrid = coder.model.as_ref().and_then(|model| match &**model {
             Model::Hybrid(model) => Some(hybrid::Packer::new(model, dictionary_len, level)),

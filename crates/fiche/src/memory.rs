@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 
 /// Fails unless the system says that it has so many bytes available.
-pub(super) fn check(need: u64) -> Result<()> {
+pub(crate) fn check(need: u64) -> Result<()> {
     match available() {
         Some(allowed) if allowed < need => {
             Err(Error::Limit { what: "memory to prepare a dictionary", need, allowed })
@@ -28,10 +28,24 @@ fn available() -> Option<u64> {
 const LARGE: usize = 1 << 20;
 
 /// An empty list with room for so many; in huge pages, where that helps and the system has them.
+pub(crate) fn room_for<T>(count: usize) -> Vec<T> {
+    let mut room = Vec::with_capacity(count);
+    advise(&mut room);
+    room
+}
+
+/// As [`room_for`]; `None` where there is no such room.
+pub(crate) fn try_room_for<T>(count: usize) -> Option<Vec<T>> {
+    let mut room = Vec::new();
+    room.try_reserve_exact(count).ok()?;
+    advise(&mut room);
+    Some(room)
+}
+
+/// Asks for huge pages for the room that is left in a list.
 #[allow(unsafe_code)]
-pub(super) fn room_for<T>(count: usize) -> Vec<T> {
-    let mut room: Vec<T> = Vec::with_capacity(count);
-    let len = count * size_of::<T>();
+fn advise<T>(room: &mut Vec<T>) {
+    let len = size_of_val(room.spare_capacity_mut());
     if len >= LARGE {
         const PAGE: usize = 4096;
         let start = room.spare_capacity_mut().as_mut_ptr().cast::<u8>();
@@ -42,11 +56,10 @@ pub(super) fn room_for<T>(count: usize) -> Vec<T> {
             let _ = unsafe { rustix::mm::madvise(start.add(skip).cast(), len, advice) };
         }
     }
-    room
 }
 
 /// A list of so many equal values; as [`room_for`].
-pub(super) fn filled<T: Clone>(value: T, count: usize) -> Vec<T> {
+pub(crate) fn filled<T: Clone>(value: T, count: usize) -> Vec<T> {
     let mut list = room_for(count);
     list.resize(count, value);
     list
