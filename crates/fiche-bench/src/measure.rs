@@ -66,8 +66,10 @@ pub struct Pass {
     pub seconds: f64,
     pub bytes: u64,
     pub checksum: u64,
-    /// Microseconds that a read took, from when it (or its batch) was asked for: median, 99 of
-    /// 100, the longest.
+    /// Microseconds that a read took, from when it (or its batch) was asked for: mean, median, 99
+    /// of 100, the longest.
+    #[serde(default)]
+    pub mean: f64,
     pub p50: f64,
     pub p99: f64,
     pub max: f64,
@@ -102,6 +104,8 @@ pub fn pass(opened: &dyn Opened, mode: Mode, queries: &[Query], threads: usize) 
         nanoseconds.get(i.min(nanoseconds.len() - 1)).map_or(0.0, |&ns| f64::from(ns) / 1e3)
     };
     if !nanoseconds.is_empty() {
+        let sum: f64 = nanoseconds.iter().map(|&ns| f64::from(ns)).sum();
+        pass.mean = sum / nanoseconds.len() as f64 / 1e3;
         (pass.p50, pass.p99, pass.max) = (at(0.5), at(0.99), at(1.0));
     }
     Ok(pass)

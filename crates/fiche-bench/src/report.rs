@@ -29,6 +29,7 @@ pub struct Row {
     pub rate_min: f64,
     pub rate_max: f64,
     pub mb_per_s: f64,
+    pub mean: f64,
     pub p50: f64,
     pub p99: f64,
     pub max: f64,
@@ -78,6 +79,7 @@ impl Row {
             rate_min,
             rate_max,
             mb_per_s: of(&|(r, _)| r.pass.bytes as f64 / r.pass.seconds / 1e6),
+            mean: of(&|(r, _)| r.pass.mean),
             p50: of(&|(r, _)| r.pass.p50),
             p99: of(&|(r, _)| r.pass.p99),
             max: of(&|(r, _)| r.pass.max),
@@ -95,7 +97,7 @@ impl Row {
 }
 
 const HEAD: &str = "corpus,engine,refused,stored bytes,percent,mode,state,threads,reads,rate per s,\
-                    least,most,MB/s,p50 us,p99 us,max us,cpu us a piece,device bytes,index bytes,peak bytes";
+                    least,most,MB/s,mean us,p50 us,p99 us,max us,cpu us a piece,device bytes,index bytes,peak bytes";
 
 /// Writes the CSV, the table and the plots of one corpus.
 pub fn write(folder: &Path, corpus: &Corpus, rows: &[Row]) -> Result<()> {
@@ -117,7 +119,7 @@ pub fn csv(folder: &Path, name: &str, corpus: &Corpus, rows: &[Row]) -> Result<(
     for r in rows {
         writeln!(
             csv,
-            "{},{},{},{},{:.3},{},{},{},{},{:.1},{:.1},{:.1},{:.1},{:.1},{:.1},{:.1},{:.2},{:.0},{},{}",
+            "{},{},{},{},{:.3},{},{},{},{},{:.1},{:.1},{:.1},{:.1},{:.1},{:.1},{:.1},{:.1},{:.2},{:.0},{},{}",
             r.corpus,
             r.engine,
             r.refused,
@@ -131,6 +133,7 @@ pub fn csv(folder: &Path, name: &str, corpus: &Corpus, rows: &[Row]) -> Result<(
             r.rate_min,
             r.rate_max,
             r.mb_per_s,
+            r.mean,
             r.p50,
             r.p99,
             r.max,

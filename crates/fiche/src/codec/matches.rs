@@ -87,6 +87,14 @@ impl<'s, S: Pieces> Cursor<'s, S> {
         (bytes.len() >= 8).then_some(bytes)
     }
 
+    /// What is read next lies around this place.
+    #[inline(always)]
+    pub fn seek(&mut self, at: usize) {
+        if !S::IS_ONE && self.near(at).is_none() {
+            self.next(at);
+        }
+    }
+
     /// The eight bytes at a place.
     #[inline(always)]
     pub fn eight(&mut self, at: usize) -> u64 {

@@ -11,6 +11,7 @@ use super::encode::{FARTHEST, Writer, extra};
 use super::{BEFORE_END, LAST_LITERALS, LEAST, LONG};
 use crate::codec::matches::{Cursor, FIBONACCI, common_back, eight};
 use crate::pages::{Pieces, Room};
+use crate::wire::load_u64;
 
 /// How much a search looks at.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +37,8 @@ const fn lengths(chains: usize) -> &'static [usize] {
 
 /// A match of so many bytes is long enough.
 const ENOUGH: usize = 1024;
+/// So many places are taken note of together: one by one, how many there are until the next look is nothing that a processor foresees. What is that much before [`FARTHEST`] is forgotten by then.
+const AHEAD: usize = 64;
 /// So far a match is continued to its front.
 const BACK: usize = 255;
 /// Bytes of a match whose length takes no more than its half of a token.
@@ -248,6 +251,14 @@ struct Match {
     distance: usize,
 }
 
+/// All that is the same around two places. Apart, so that looks that find nothing prepare nothing for it.
+#[inline(never)]
+fn around<S: Pieces>(cursor: &Cursor<'_, S>, there: usize, at: usize, end: usize) -> Match {
+    let len = cursor.common(there, at, end);
+    let back = common_back(cursor.src(), there, at, BACK);
+    Match { start: at - back, end: at + len, distance: at - there }
+}
+
 struct Finder<'a, const N: usize> {
     chains: &'a mut [Chain; N],
     /// What is added to places.
@@ -262,22 +273,54 @@ fn before(at: usize) -> usize {
     PLACES + (at & FARTHEST)
 }
 
+/// Where the first `len` bytes of some are noted: they begin with these eight, and end with those, where they are more.
+#[inline(always)]
+fn hash(len: usize, bits: u64, more: impl Fn() -> u64) -> usize {
+    let bits = match len {
+        ..=8 => bits << (64 - 8 * len),
+        _ => bits.wrapping_mul(FIBONACCI).rotate_left(32) ^ more(),
+    };
+    (bits.wrapping_mul(FIBONACCI) >> (64 - BITS)) as usize
+}
+
+#[inline(always)]
+fn note(chain: &mut Chain, at: usize, first: u32, hash: usize) {
+    chain[before(at)] = std::mem::replace(&mut chain[hash], at as u32 + first);
+}
+
 impl<const N: usize> Finder<'_, N> {
     const LENGTHS: [usize; N] = *lengths(N).first_chunk().unwrap();
+    /// Bytes that are read at a place.
+    const LONGEST: usize = if Self::LENGTHS[N - 1] > 8 { Self::LENGTHS[N - 1] } else { 8 };
 
-    /// Takes note of a place.
+    /// Takes note of all places from one to another, which may lie ahead of those that are looked at: what is before a place is found by the place itself.
     #[inline(always)]
-    fn insert(&mut self, src: &impl Pieces, at: usize, bits: u64) {
-        let here = at as u32 + self.first;
-        for (chain, len) in self.chains.iter_mut().zip(Self::LENGTHS) {
-            // What lies that near to the end is not looked for.
-            let bits = match len {
-                ..=8 => bits << (64 - 8 * len),
-                _ if at + len > src.len() => break,
-                _ => bits.wrapping_mul(FIBONACCI).rotate_left(32) ^ eight(src, at + len - 8),
-            };
-            let hash = bits.wrapping_mul(FIBONACCI) >> (64 - BITS);
-            chain[before(at)] = std::mem::replace(&mut chain[hash as usize], here);
+    fn insert(&mut self, src: &impl Pieces, mut at: usize, to: usize) {
+        while at < to {
+            let piece = src.at(at);
+            let within = (piece.len() + 1).saturating_sub(Self::LONGEST).min(to - at);
+            let bytes = &piece[..(within + Self::LONGEST - 1).min(piece.len())];
+            for (i, bytes) in bytes.windows(Self::LONGEST).enumerate() {
+                let bits = load_u64(bytes, 0);
+                for (chain, len) in self.chains.iter_mut().zip(Self::LENGTHS) {
+                    let hash = hash(len, bits, || load_u64(bytes, len - 8));
+                    note(chain, at + i, self.first, hash);
+                }
+            }
+            at += within;
+            // Those whose bytes lie across a border, and at the end.
+            let border = to.min(at + piece.len() - within);
+            for at in at..border {
+                for (chain, len) in self.chains.iter_mut().zip(Self::LENGTHS) {
+                    // What lies that near to the end is not looked for.
+                    if at + len > src.len() {
+                        break;
+                    }
+                    let more = || eight(src, at + len - 8);
+                    note(chain, at, self.first, hash(len, eight(src, at), more));
+                }
+            }
+            at = border;
         }
     }
 
@@ -287,19 +330,18 @@ impl<const N: usize> Finder<'_, N> {
         Self::LENGTHS[1..].iter().map(|&len| usize::from(past >= len - 1)).sum()
     }
 
-    /// Finds matches of a place, which takes note of it, that have more than so many bytes: the longest and, with more than one chain, those that begin before it. They are then the front.
+    /// Finds matches of a place that was taken note of, of more than so many bytes: the longest and, with more than one chain, those that begin before it. They are then the front.
     #[inline(always)]
     fn find<S: Pieces>(
         &mut self,
         cursor: &Cursor<'_, S>,
-        (at, bits): (usize, u64),
+        at: usize,
         past: usize,
         end: usize,
         depth: u32,
     ) {
         let src = cursor.src();
         self.front.clear();
-        self.insert(src, at, bits);
         let here = at as u32 + self.first;
         let past = past.max(LEAST - 1);
         if at + past >= end {
@@ -314,7 +356,7 @@ impl<const N: usize> Finder<'_, N> {
         let mut found = self.chains[chain][before(at)];
         for _ in 0..depth {
             let distance = (here - found) as usize;
-            if distance > FARTHEST {
+            if distance > FARTHEST - AHEAD {
                 break;
             }
             let there = at - distance;
@@ -327,18 +369,17 @@ impl<const N: usize> Finder<'_, N> {
             if !is_long && !is_early {
                 continue;
             }
-            let len = cursor.common(there, at, end);
+            let this = around(cursor, there, at, end);
+            let len = this.end - at;
             if len <= past {
                 continue;
             }
-            let start = at - common_back(src, there, at, BACK);
-            let this = Match { start, end: at + len, distance };
             if len > least {
-                while self.front.last().is_some_and(|last| last.start >= start) {
+                while self.front.last().is_some_and(|last| last.start >= this.start) {
                     self.front.pop();
                 }
                 self.front.push(this);
-                if len >= ENOUGH || at + len >= end {
+                if len >= ENOUGH || this.end >= end {
                     break;
                 }
                 least = len;
@@ -348,7 +389,7 @@ impl<const N: usize> Finder<'_, N> {
                     chain = Self::chain(least);
                     found = self.chains[chain][before(at)];
                 }
-            } else if self.front.first().is_some_and(|first| start < first.start) {
+            } else if self.front.first().is_some_and(|first| this.start < first.start) {
                 self.front.retain(|other| other.end > this.end);
                 self.front.insert(0, this);
             } else {
@@ -422,19 +463,20 @@ fn through<S: Pieces, D: Room, const N: usize>(
     // How far what was found goes, what was taken note of, and what is looked at.
     let (mut reach, mut noted, mut at) = (0, 0, 0);
     while at < last {
-        for at in noted..at {
-            finder.insert(src, at, cursor.eight(at));
+        if at >= noted {
+            let to = last.min(at + AHEAD);
+            finder.insert(src, noted, to);
+            noted = to;
         }
-        noted = at + 1;
-        let here = (at, cursor.eight(at));
+        cursor.seek(at);
         let past = usize::saturating_sub(reach, at);
-        finder.find(&cursor, here, past, end, effort.depth);
+        finder.find(&cursor, at, past, end, effort.depth);
         at += 1;
         for &Match { start, end, distance } in &finder.front {
             reach = end;
             spans.push(start as u32, end as u32, distance as u32);
         }
-        if spans.is_full() {
+        if !finder.front.is_empty() && spans.is_full() {
             spans.write(writer)?;
         }
         let left = reach.saturating_sub(at);
