@@ -149,6 +149,11 @@ impl Reader {
             {
                 return self.inner().decode(block, until, &mut buf[in_read], scratch);
             }
+            let Range { start, end } = in_block;
+            if self.inner().is_lone(block, start, end - start, scratch) {
+                let buf = &mut buf[in_read];
+                return self.inner().decode_piece(block, start, until, buf, scratch);
+            }
         }
         let needed = |&i: &usize| part(reads[i].0, reads[i].1.len()).1;
         let sum: usize = active.iter().map(|i| needed(i).len()).sum();

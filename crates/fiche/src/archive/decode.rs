@@ -91,6 +91,11 @@ pub(super) fn has_point_reads(block: &Block) -> bool {
     Coding::from_number(block.coded.number).is_some_and(Coding::has_point_reads)
 }
 
+/// True where a piece of a block, so many bytes from `start` on, takes much less than all that is before its end.
+pub(super) fn is_piece(block: &Block, start: usize, len: usize) -> bool {
+    Coding::from_number(block.coded.number).is_some_and(|coding| coding.is_piece(start, len))
+}
+
 /// How much of a block to decode for a read that ends at `end` of it.
 pub(super) fn reach(block: &Block, end: usize) -> usize {
     let (number, len) = (block.coded.number, block.len as usize);

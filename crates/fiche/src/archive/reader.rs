@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::archive::ahead::BATCH;
-use crate::archive::decode::{decode_block, has_point_reads, reach};
+use crate::archive::decode::{decode_block, has_point_reads, is_piece, reach};
 use crate::archive::format::{ChapterRef, Footer};
 use crate::archive::marks::{Marks, Verified};
 use crate::archive::open::OpenOptions;
@@ -390,6 +390,18 @@ impl Inner {
         Ok(())
     }
 
+    /// True for a short piece of a block that nobody has looked at: it is decoded without what it does not need. That
+    /// the block was looked at is kept, so that another time it is decoded whole.
+    pub fn is_lone(&self, block: &Block, start: usize, len: usize, scratch: &mut Scratch) -> bool {
+        /// What it takes to keep no bytes.
+        const NOTHING: u64 = 128;
+        let is_lone = is_piece(block, start, len) && self.cache.get(block.number).is_none();
+        if is_lone && let Some(gone) = self.cache.insert(block.number, Arc::default(), NOTHING) {
+            scratch.spare.get_or_insert(gone);
+        }
+        is_lone
+    }
+
     /// The bytes of a block up to `end` at least: from the cache, or decoded and put there.
     /// `with` gets them. With `stop`, what is not needed is not decoded where
     /// that saves something; but a block that is looked at again is decoded whole.
@@ -462,7 +474,7 @@ impl Inner {
                     }
                 } else {
                     let start = (offset - block.offset) as usize;
-                    if has_point_reads(&block) {
+                    if has_point_reads(&block) || self.is_lone(&block, start, now.len(), scratch) {
                         self.decode_piece(&block, start, until, now, scratch)?;
                     } else {
                         // Who begins where a block does will want what follows, too.
@@ -520,5 +532,68 @@ impl ReadAt for Reader {
     /// block once, however many reads need it.
     fn read_many_at(&self, reads: &mut [(u64, &mut [u8])]) -> Vec<Result<()>> {
         self.read_batch(reads)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::archive::{Options, Writer};
+    use crate::rlz::Coder;
+    use crate::testing::Random;
+
+    /// A short piece of a block with codes is decoded alone, the first time; then all of the block is, and kept.
+    #[test]
+    fn pieces_are_read_alone_and_their_blocks_at_the_second_look() {
+        let mut random = Random(3);
+        let words: Vec<Vec<u8>> = (0..500).map(|_| random.text(9)).collect();
+        let mut content = Vec::new();
+        while content.len() < 300_000 {
+            content.extend_from_slice(&words[random.below(500) as usize]);
+        }
+        let dictionary = Arc::new(Dictionary::new(content[..9000].to_vec()).unwrap());
+        let coder = Coder::with_level(Coding::Hybrid, 9, dictionary).unwrap();
+        let coder = Arc::new(coder.learn(&content, 16 << 10).unwrap());
+        let options = Options::default().coder(coder).block_len(16 << 10);
+        let mut writer = Writer::new(Vec::new(), options).unwrap();
+        writer.write_all(&content).unwrap();
+        let file = writer.finish().unwrap();
+        let reader = Reader::open(Arc::new(file.clone())).unwrap();
+        let kept = |place: usize| {
+            let number = reader.inner.block_at(place as u64).unwrap().number;
+            reader.inner.cache.get(number).map(|bytes| bytes.as_slice().len())
+        };
+        let mut buf = [0; 64];
+        for (place, after) in [(40_000, 0), (33_000, 16 << 10), (90_000, 0), (90_000, 16 << 10)] {
+            reader.read_at(place as u64, &mut buf).unwrap();
+            assert_eq!(buf, content[place..place + 64]);
+            assert_eq!(kept(place), Some(after), "{place}");
+        }
+        // Of many at once those that are alone in their block are pieces.
+        let places = [120_000, 150_000, 150_100];
+        let mut room = [[0; 64]; 3];
+        let mut reads: Vec<_> = places
+            .iter()
+            .zip(&mut room)
+            .map(|(&place, room)| (place as u64, &mut room[..]))
+            .collect();
+        assert!(reader.read_many_at(&mut reads).iter().all(Result::is_ok));
+        for (place, room) in places.into_iter().zip(room) {
+            assert_eq!(room, content[place..place + 64]);
+        }
+        assert_eq!(kept(120_000), Some(0));
+        assert!(kept(150_000).unwrap() > 0);
+        for cache in [0, 100_000, 64 << 20] {
+            let reader = OpenOptions::default().cache(cache).open(Arc::new(file.clone())).unwrap();
+            for _ in 0..500 {
+                let len = [1, 70, 3000, 20_000][random.below(4) as usize];
+                let place = random.below((content.len() - len) as u64) as usize;
+                let mut buf = vec![0; len];
+                reader.read_at(place as u64, &mut buf).unwrap();
+                assert!(buf == content[place..place + len], "{len} from {place}");
+            }
+        }
     }
 }

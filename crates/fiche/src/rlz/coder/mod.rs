@@ -169,6 +169,11 @@ impl Coding {
         matches!(self, Coding::Uv | Coding::Pv | Coding::Fast)
     }
 
+    /// True where a piece of a block, so many bytes from `start` on, takes much less than all that is before its end.
+    pub(crate) fn is_piece(self, start: usize, len: usize) -> bool {
+        matches!(self, Coding::Hybrid) && start > 0 && hybrid::is_piece(len, start + len)
+    }
+
     /// True where marks say where factors begin.
     pub(crate) fn has_marks(self) -> bool {
         matches!(self, Coding::Uv | Coding::Pv)

@@ -1,10 +1,13 @@
 //! Reads blocks that were written with the codes of a model.
 
+use std::ops::Range;
+
 use super::codes::{
     COMMAND_BITS, COMMANDS, CONTEXTS, FRESH, LENGTH_BITS, LITERAL_BITS, Model, REPEATED, Tables,
 };
 use super::encode::{FOUR_STREAMS, LITERALS_RAW};
 use super::kernel::{self, MARK, Places, STRIDE, Stream};
+use super::origin::Origin;
 use super::{FIRST_DISTANCES, REPEATS, Sequence, fast};
 use crate::model::{Bits, LONG, LONGEST, MARGIN, Padded, Words};
 use crate::processor::prefetch;
@@ -17,6 +20,8 @@ const _: () = assert!(STRIDE <= PADDING);
 /// Sequences that are decoded before the first of them is copied: so long the lines of the
 /// dictionary have to arrive.
 const BATCH: usize = 1024;
+/// Of blocks with no more sequences a piece is made of what it comes from alone.
+const TRACED: usize = 1 << 16;
 
 /// What a thread keeps between blocks.
 #[derive(Default)]
@@ -26,6 +31,7 @@ pub(in crate::rlz) struct Room {
     batch: Batch,
     literals: Vec<u8>,
     front: Vec<u8>,
+    origin: Origin,
     pub(super) fast: fast::Room,
 }
 
@@ -68,6 +74,16 @@ impl Fields {
             *slot = at;
         }
         (at <= end).then_some(Fields { class, raw, sequences, literals, ends, end })
+    }
+
+    /// Streams of literals.
+    fn streams(&self) -> usize {
+        if self.literals < FOUR_STREAMS { 2 } else { 4 }
+    }
+
+    /// How many literals the first of them has; 1 at least.
+    fn chunk(&self) -> usize {
+        self.literals.div_ceil(self.streams()).max(1)
     }
 }
 
@@ -112,13 +128,12 @@ pub(in crate::rlz) fn decode(
     if start == 0 {
         return room.decode::<true>(dictionary, model?, stored, block_len, dst);
     }
-    let mut front = std::mem::take(&mut room.front);
-    let end = start + dst.len();
-    front.resize(front.len().max(end), 0);
-    let done = room.decode::<true>(dictionary, model?, stored, block_len, &mut front[..end]);
-    dst.copy_from_slice(&front[start..end]);
-    room.front = front;
-    done
+    room.decode_piece::<true>(dictionary, model?, stored, block_len, (start, dst))
+}
+
+/// True where a piece of a block, with so many bytes before its end, takes much less than these do.
+pub(in crate::rlz) fn is_piece(len: usize, end: usize) -> bool {
+    len <= end / 4
 }
 
 impl Room {
@@ -168,6 +183,72 @@ impl Room {
     }
 }
 
+impl Room {
+    /// Fills `dst` with the bytes of a block from `start` on: of a short piece, with what it comes from.
+    fn decode_piece<const KERNEL: bool>(
+        &mut self,
+        dictionary: &Dictionary,
+        model: &Model,
+        stored: &[u8],
+        block_len: usize,
+        (start, dst): (usize, &mut [u8]),
+    ) -> Option<()> {
+        let end = start + dst.len();
+        let fields = Fields::of(stored, block_len)?;
+        let mut front = std::mem::take(&mut self.front);
+        // Copies may be longer than what is needed.
+        front.resize(front.len().max(end + 4 * STRIDE), 0);
+        let done = if is_piece(dst.len(), end) && fields.sequences <= TRACED {
+            self.padded.fill(stored);
+            let tables = model.tables(fields.class, dictionary.len())?;
+            self.trace::<KERNEL>(dictionary, tables, &fields, start..end, &mut front)
+        } else {
+            self.decode::<KERNEL>(dictionary, model, stored, block_len, &mut front[..end])
+        };
+        dst.copy_from_slice(&front[start..end]);
+        self.front = front;
+        done
+    }
+
+    /// Fills this piece of a block, and whatever else of its front that comes from.
+    fn trace<const KERNEL: bool>(
+        &mut self,
+        dictionary: &Dictionary,
+        tables: &Tables,
+        fields: &Fields,
+        piece: Range<usize>,
+        front: &mut [u8],
+    ) -> Option<()> {
+        let Room { padded, batch, literals, origin, .. } = self;
+        let reader = Reader::new(dictionary, tables, fields, piece.end);
+        // All at once; few of them are copied.
+        let mut reader = Reader { most: TRACED, asks: false, ..reader };
+        reader.read::<KERNEL>(padded, batch);
+        let sequences = batch.get();
+        let text = reader.at as usize;
+        let used =
+            sequences.iter().map(|sequence| u32::from(sequence.literals)).sum::<u32>() as usize;
+        if used + piece.end.saturating_sub(text) > fields.literals {
+            return None;
+        }
+        let chunk = fields.chunk();
+        origin.trace(dictionary, sequences, (text, used), &piece, chunk)?;
+        read_some_literals::<KERNEL>(tables, fields, padded, &origin.literals, literals);
+        let supply = &literals[..fields.literals + STRIDE];
+        for run in origin.runs.iter().rev() {
+            let mut copy = Copy::new(dictionary, supply, front).from(run.at, run.literals);
+            copy.run::<KERNEL>(&sequences[run.sequences.clone()])?;
+        }
+        if text < piece.end {
+            let from = piece.start.max(text);
+            let count = piece.end - from;
+            let first = used + (from - text);
+            front[from..piece.end].copy_from_slice(&supply[first..first + count]);
+        }
+        Some(())
+    }
+}
+
 /// How many literals the first `end` bytes of a block need.
 fn literals_until(sequences: &[Sequence], end: usize, all: usize) -> usize {
     let (mut at, mut literals) = (0, 0);
@@ -192,6 +273,10 @@ struct Reader<'a> {
     at: u32,
     /// Sequences behind this place of the block are not needed.
     stop: u32,
+    /// How many are read at once.
+    most: usize,
+    /// What they copy out of the dictionary is asked for.
+    asks: bool,
     left: usize,
     is_first: bool,
 }
@@ -229,6 +314,8 @@ impl<'a> Reader<'a> {
             extra: Bits::new(fields.ends[3]),
             at: 0,
             stop: stop as u32,
+            most: BATCH,
+            asks: true,
             left: fields.sequences,
             is_first: true,
         }
@@ -248,7 +335,8 @@ impl<'a> Reader<'a> {
     /// load of two of them; and no branch but that for long codewords.
     fn read<const KERNEL: bool>(&mut self, stored: &Padded, batch: &mut Batch) {
         const { assert!(4 * LONGEST <= 57) };
-        let count = self.left.min(BATCH);
+        let count = self.left.min(self.most);
+        let asks = self.asks;
         let before = batch.count;
         if batch.sequences.len() < REPEATS + count {
             batch.sequences.resize(REPEATS + count, Sequence::default());
@@ -272,7 +360,10 @@ impl<'a> Reader<'a> {
             };
             let (tables, dictionary) = (self.tables, self.dictionary.padded());
             let stop = dictionary_len.saturating_add(self.stop);
-            i = kernel::read(stored, tables, dictionary, stop, &mut places, sequences);
+            i = match asks {
+                true => kernel::read(stored, tables, dictionary, stop, &mut places, sequences),
+                false => kernel::read_only(stored, tables, stop, &mut places, sequences),
+            };
             self.commands = Bits::at(places.commands);
             self.lengths = Bits::at(places.lengths);
             self.extra = Bits::at(places.extra);
@@ -314,7 +405,9 @@ impl<'a> Reader<'a> {
                 let value = command.first + next(command.bits.into());
                 let literals = u32::from(command.literals) + next(command.literal_bits.into());
                 let len = (entry >> 16) + next(entry >> 8 & 31);
-                prefetch(padded, value as usize);
+                if asks {
+                    prefetch(padded, value as usize);
+                }
                 behind = behind.wrapping_add(literals);
                 let distance = match command.kind {
                     REPEATED => sequences[i.wrapping_add_signed(command.back.into())].distance,
@@ -358,8 +451,7 @@ fn read_literals<const KERNEL: bool>(
         literals[..wanted].copy_from_slice(&padded.bytes()[from..from + wanted]);
         return Some(());
     }
-    let streams = if fields.literals < FOUR_STREAMS { 2 } else { 4 };
-    let chunk = fields.literals.div_ceil(streams);
+    let chunk = fields.chunk();
     // Two streams at a time: only the second pair may be spared.
     let end = if wanted <= 2 * chunk { fields.literals.min(2 * chunk) } else { fields.literals };
     let literals = &mut literals[..end];
@@ -369,27 +461,85 @@ fn read_literals<const KERNEL: bool>(
     if KERNEL && end > 2 * chunk {
         let (a, b) = (&mut one, &mut two);
         let mut four = [a.0.stream(), a.1.stream(), b.0.stream(), b.1.stream()];
-        done = kernel::literals(padded, tables, &mut four, literals, chunk);
+        done = kernel::literals(padded, tables, &mut four, literals, chunk, chunk);
         a.0.go_to(four[0]);
         a.1.go_to(four[1]);
         b.0.go_to(four[2]);
         b.1.go_to(four[3]);
     } else if KERNEL {
         let mut pair = [one.0.stream(), one.1.stream()];
-        done = kernel::pair(padded, tables, &mut pair, literals, chunk);
+        done = kernel::pair(padded, tables, &mut pair, literals, chunk, chunk);
         one.0.go_to(pair[0]);
         one.1.go_to(pair[1]);
     }
     let bytes = padded.words();
-    let mut pieces = literals.chunks_mut(chunk.max(1));
+    let mut pieces = literals.chunks_mut(chunk);
     let mut fits = true;
-    for pair in [&mut one, &mut two].into_iter().take(end.div_ceil(2 * chunk.max(1))) {
+    for pair in [&mut one, &mut two].into_iter().take(end.div_ceil(2 * chunk)) {
         let mut next = || pieces.next().and_then(|piece| piece.get_mut(done..)).unwrap_or_default();
         pair.0.fill(bytes, next());
         pair.1.fill(bytes, next());
         fits &= pair.0.bits.byte() == pair.1.bits.byte();
     }
     fits.then_some(())
+}
+
+/// Decodes of each stream the first literals, as many as are counted.
+fn read_some_literals<const KERNEL: bool>(
+    tables: &Tables,
+    fields: &Fields,
+    padded: &Padded,
+    counts: &[usize; 4],
+    literals: &mut Vec<u8>,
+) {
+    let (from, middle, to) = (fields.ends[1], fields.ends[2], fields.ends[3]);
+    if literals.len() < fields.literals + STRIDE {
+        literals.resize(fields.literals + STRIDE, 0);
+    }
+    let (chunk, all) = (fields.chunk(), fields.literals);
+    let literals = &mut literals[..all];
+    if fields.raw {
+        literals.copy_from_slice(&padded.bytes()[from..from + all]);
+        return;
+    }
+    let mut one = (Literals::<false>::new(tables, from), Literals::<true>::new(tables, middle));
+    let mut two = (Literals::<false>::new(tables, middle), Literals::<true>::new(tables, to));
+    let mut done = [0; 4];
+    if KERNEL && counts[2].max(counts[3]) > 0 {
+        // Streams are decoded side by side in the time of one.
+        let most = counts.iter().copied().max().unwrap_or(0);
+        let (a, b) = (&mut one, &mut two);
+        let mut four = [a.0.stream(), a.1.stream(), b.0.stream(), b.1.stream()];
+        done = [kernel::literals(padded, tables, &mut four, literals, chunk, most); 4];
+        a.0.go_to(four[0]);
+        a.1.go_to(four[1]);
+        b.0.go_to(four[2]);
+        b.1.go_to(four[3]);
+    } else if KERNEL {
+        let most = counts[0].max(counts[1]);
+        let mut pair = [one.0.stream(), one.1.stream()];
+        let front = all.min(2 * chunk);
+        done[..2].fill(kernel::pair(
+            padded,
+            tables,
+            &mut pair,
+            &mut literals[..front],
+            chunk,
+            most,
+        ));
+        one.0.go_to(pair[0]);
+        one.1.go_to(pair[1]);
+    }
+    let bytes = padded.words();
+    let mut rest = literals.chunks_mut(chunk).zip(counts.iter().zip(done));
+    let mut next = || match rest.next() {
+        Some((piece, (&count, done))) if done < count => &mut piece[done..count],
+        _ => Default::default(),
+    };
+    for pair in [&mut one, &mut two] {
+        pair.0.fill(bytes, next());
+        pair.1.fill(bytes, next());
+    }
 }
 
 /// Reads literals.
@@ -621,6 +771,76 @@ mod tests {
         let fast = fast.map(|()| dst.clone());
         let safe = room.decode::<false>(dictionary, model, stored, len, &mut dst);
         [fast, safe.map(|()| dst)]
+    }
+
+    /// The same of a piece; and all that is before its end, decoded without regard to what is needed.
+    fn pieces(
+        dictionary: &Dictionary,
+        model: &Model,
+        stored: &[u8],
+        len: usize,
+        piece: Range<usize>,
+    ) -> [Option<Vec<u8>>; 3] {
+        // What was in the room before must not matter.
+        let mut room = Room { front: vec![0xAA; len + 200], ..Room::default() };
+        let mut dst = vec![0x55; piece.len()];
+        let into = (piece.start, &mut dst[..]);
+        let fast = room.decode_piece::<true>(dictionary, model, stored, len, into);
+        let fast = fast.map(|()| dst.clone());
+        room.front.fill(0xBB);
+        room.literals.fill(0xBB);
+        let into = (piece.start, &mut dst[..]);
+        let safe = room.decode_piece::<false>(dictionary, model, stored, len, into);
+        let safe = safe.map(|()| dst);
+        let [_, front] = both(dictionary, model, stored, len, piece.end);
+        [fast, safe, front.map(|front| front[piece].to_vec())]
+    }
+
+    #[test]
+    fn a_piece_is_what_it_is_in_its_block() {
+        let mut random = Random(22);
+        let dictionary = Arc::new(Dictionary::new(random.text(30_000)).unwrap());
+        let sample = text(dictionary.as_bytes(), &mut random, 100_000);
+        let blocks: Vec<&[u8]> = sample.chunks(4096).collect();
+        for level in [5, 9] {
+            let finder = Finder::new(dictionary.clone(), level).unwrap();
+            let model = train(&finder, level, &blocks, 1.0, 2);
+            let mut packer = Packer::new(&model, dictionary.len(), level);
+            for len in [40, 1000, 16_384, 120_000] {
+                let block = text(dictionary.as_bytes(), &mut random, len);
+                let mut stored = Vec::new();
+                assert!(packer.pack(&finder, &block, &mut stored));
+                let mut piece = || {
+                    let most = [9, 300, 5000][random.below(3) as usize].min(len as u64 - 1);
+                    let count = 1 + random.below(most) as usize;
+                    let start = 1 + random.below((len - count) as u64) as usize;
+                    start..start + count
+                };
+                let mut places = vec![len - 1..len, 1..2, len / 2..len, len - len / 8..len];
+                places.extend((0..300).map(|_| piece()));
+                for piece in places {
+                    let all = pieces(&dictionary, &model, &stored, len, piece.clone());
+                    for one in all {
+                        assert_eq!(one.as_deref(), Some(&block[piece.clone()]), "{piece:?}");
+                    }
+                }
+                for _ in 0..300 {
+                    let mut damaged = stored.clone();
+                    for _ in 0..=random.below(4) {
+                        let at = random.below(damaged.len() as u64) as usize;
+                        damaged[at] ^= 1 << random.below(8);
+                    }
+                    let start = 1 + random.below(len as u64 - 1) as usize;
+                    let count = 1 + random.below((len - start).min(100) as u64) as usize;
+                    let piece = start..start + count;
+                    let [fast, safe, front] = pieces(&dictionary, &model, &damaged, len, piece);
+                    // What is behind the piece is looked at by one and not by the other.
+                    assert!(fast == safe, "{start} {count} of {len}");
+                    let same = fast.is_none() || front.is_none() || fast == front;
+                    assert!(same, "{start} {count} of {len}");
+                }
+            }
+        }
     }
 
     #[test]

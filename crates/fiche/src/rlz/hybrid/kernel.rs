@@ -51,10 +51,18 @@ macro_rules! for_this_processor {
 /// Set above the bits that are used of a word, to tell how many those were.
 pub(super) const MARK: u64 = 1 << 63;
 
-for_this_processor!(read, read_here, (
+for_this_processor!(read, read_and_ask, (
     padded: &Padded,
     tables: &Tables,
     dictionary: &[u8],
+    stop: u32,
+    places: &mut Places,
+    sequences: &mut [Sequence]
+) -> usize);
+
+for_this_processor!(read_only, read_only_here, (
+    padded: &Padded,
+    tables: &Tables,
     stop: u32,
     places: &mut Places,
     sequences: &mut [Sequence]
@@ -116,14 +124,40 @@ fn step(tables: &Tables, word: &mut u64, next: &mut usize) -> u8 {
 
 /// Fills sequences from number `REPEATS` on, four at a time, as long as none of the streams can
 /// leave the bytes and `behind` is less than `stop`. Returns the number of the first that is not.
+/// Asks for what they copy out of the dictionary.
 #[inline(always)]
-fn read_here(
+fn read_and_ask(
     padded: &Padded,
     tables: &Tables,
     dictionary: &[u8],
     stop: u32,
     places: &mut Places,
     sequences: &mut [Sequence],
+) -> usize {
+    let ask = |value| prefetch(dictionary, value);
+    read_here(padded, tables, stop, places, sequences, ask)
+}
+
+/// The same, without asking.
+#[inline(always)]
+fn read_only_here(
+    padded: &Padded,
+    tables: &Tables,
+    stop: u32,
+    places: &mut Places,
+    sequences: &mut [Sequence],
+) -> usize {
+    read_here(padded, tables, stop, places, sequences, |_| ())
+}
+
+#[inline(always)]
+fn read_here(
+    padded: &Padded,
+    tables: &Tables,
+    stop: u32,
+    places: &mut Places,
+    sequences: &mut [Sequence],
+    ask: impl Fn(usize),
 ) -> usize {
     // Four sequences move a stream by no more than this.
     const { assert!(4 * 56 / 8 + 8 <= MARGIN && 4 * LONGEST <= 56) };
@@ -160,7 +194,7 @@ fn read_here(
             let mut more = unsafe { load(bytes, extra / 8) } >> (extra & 7);
             let length_bits = (entry >> 8) as u8 & 31;
             let value = command.first + lowest(more, command.bits);
-            prefetch(dictionary, value as usize);
+            ask(value as usize);
             more >>= command.bits & 63;
             let literals = u32::from(command.literals) + lowest(more, command.literal_bits);
             more >>= command.literal_bits & 63;
@@ -192,7 +226,8 @@ for_this_processor!(literals, literals_here, (
     tables: &Tables,
     streams: &mut [Stream; 4],
     out: &mut [u8],
-    chunk: usize
+    chunk: usize,
+    most: usize
 ) -> usize);
 
 /// A stream of literals: its next bit, counted from the front of the padded bytes (backward, how many
@@ -204,7 +239,7 @@ pub(super) struct Stream {
 }
 
 /// Decodes literals of four streams by four, the second and fourth backward, each into its own of
-/// four chunks of `out`, of which the last may be shorter, until that is full. Returns how many of each.
+/// four chunks of `out`, of which the last may be shorter, until that is full or there are `most`. Returns how many of each.
 #[inline(always)]
 fn literals_here(
     padded: &Padded,
@@ -212,10 +247,11 @@ fn literals_here(
     streams: &mut [Stream; 4],
     out: &mut [u8],
     chunk: usize,
+    most: usize,
 ) -> usize {
     let bytes = padded.bytes();
     let (low, high) = (8 * MARGIN, 8 * (bytes.len() - MARGIN));
-    let Some(count) = out.len().checked_sub(3 * chunk).map(|last| last.min(chunk)) else {
+    let Some(count) = out.len().checked_sub(3 * chunk).map(|last| last.min(chunk).min(most)) else {
         return 0;
     };
     let mut at = streams.map(|stream| stream.at);
@@ -258,7 +294,8 @@ for_this_processor!(pair, pair_here, (
     tables: &Tables,
     streams: &mut [Stream; 2],
     out: &mut [u8],
-    chunk: usize
+    chunk: usize,
+    most: usize
 ) -> usize);
 
 /// As [`literals`], of two streams, the second backward.
@@ -269,10 +306,13 @@ fn pair_here(
     streams: &mut [Stream; 2],
     out: &mut [u8],
     chunk: usize,
+    most: usize,
 ) -> usize {
     let bytes = padded.bytes();
     let (low, high) = (8 * MARGIN, 8 * (bytes.len() - MARGIN));
-    let Some(count) = out.len().checked_sub(chunk).map(|last| last.min(chunk)) else { return 0 };
+    let Some(count) = out.len().checked_sub(chunk).map(|last| last.min(chunk).min(most)) else {
+        return 0;
+    };
     let mut at = streams.map(|stream| stream.at);
     let [mut next0, mut next1] = streams.map(|stream| usize::from(stream.table) << LITERAL_BITS);
     let mut i = 0;
