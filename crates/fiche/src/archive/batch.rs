@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::archive::ahead::BATCH;
-use crate::archive::decode::has_point_reads;
+use crate::archive::decode::{has_point_reads, is_piece};
 use crate::archive::reader::Reader;
 use crate::archive::window::{FETCH, Scratch};
 use crate::blocks::Block;
@@ -142,6 +142,7 @@ impl Reader {
             let in_read = (from - start) as usize..(to - start) as usize;
             (in_read, (from - block.offset) as usize..(to - block.offset) as usize)
         };
+        let mut stop = true;
         if let &[only] = active {
             let (start, buf) = &mut reads[only];
             let (in_read, in_block) = part(*start, buf.len());
@@ -150,10 +151,11 @@ impl Reader {
                 return self.inner().decode(block, until, &mut buf[in_read], scratch);
             }
             let Range { start, end } = in_block;
-            if self.inner().is_lone(block, start, end - start, scratch) {
+            if self.inner().is_lone(block, start, end - start) {
                 let buf = &mut buf[in_read];
                 return self.inner().decode_piece(block, start, until, buf, scratch);
             }
+            stop = !is_piece(block, start, end - start);
         }
         let needed = |&i: &usize| part(reads[i].0, reads[i].1.len()).1;
         let sum: usize = active.iter().map(|i| needed(i).len()).sum();
@@ -167,7 +169,7 @@ impl Reader {
             return Ok(());
         }
         let end = active.iter().map(|i| needed(i).end).max().unwrap_or(0);
-        self.inner().with_block(block, (end, true), until, scratch, |bytes| {
+        self.inner().with_block(block, (end, stop), until, scratch, |bytes| {
             for &i in active {
                 let (start, buf) = &mut reads[i];
                 let (in_read, in_block) = part(*start, buf.len());

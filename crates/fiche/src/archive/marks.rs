@@ -188,6 +188,22 @@ impl Verified {
     }
 }
 
+/// Which blocks were looked at: of those that share a place, the last one.
+#[derive(Default)]
+pub(super) struct Looked(OnceLock<Vec<AtomicU64>>);
+
+impl Looked {
+    /// About as many blocks as a cache of the usual size holds.
+    const PLACES: u64 = 4096;
+
+    /// Notes that a block is looked at. False where that is known.
+    pub fn is_first(&self, block: u64) -> bool {
+        let places = || (0..Looked::PLACES).map(|_| AtomicU64::new(u64::MAX)).collect();
+        let place = &self.0.get_or_init(places)[(block % Looked::PLACES) as usize];
+        place.swap(block, Ordering::Relaxed) != block
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use crate::archive::ahead::BATCH;
 use crate::archive::decode::{decode_block, has_point_reads, is_piece, reach};
 use crate::archive::format::{ChapterRef, Footer};
-use crate::archive::marks::{Marks, Verified};
+use crate::archive::marks::{Looked, Marks, Verified};
 use crate::archive::open::OpenOptions;
 use crate::archive::record::Record;
 use crate::archive::shared::Shared;
@@ -41,6 +41,7 @@ pub(super) struct Inner {
     tables: Vec<OnceLock<Table>>,
     pub shared: Shared,
     verified: Verified,
+    looked: Looked,
     pub marks: Marks,
     pub index: Index,
     /// Of a recovered archive: the record of which only the beginning is left, and where in the
@@ -85,6 +86,7 @@ impl Reader {
             tables,
             shared,
             verified: Verified::default(),
+            looked: Looked::default(),
             marks: Marks::default(),
             index,
             incomplete: None,
@@ -390,16 +392,12 @@ impl Inner {
         Ok(())
     }
 
-    /// True for a short piece of a block that nobody has looked at: it is decoded without what it does not need. That
-    /// the block was looked at is kept, so that another time it is decoded whole.
-    pub fn is_lone(&self, block: &Block, start: usize, len: usize, scratch: &mut Scratch) -> bool {
-        /// What it takes to keep no bytes.
-        const NOTHING: u64 = 128;
-        let is_lone = is_piece(block, start, len) && self.cache.get(block.number).is_none();
-        if is_lone && let Some(gone) = self.cache.insert(block.number, Arc::default(), NOTHING) {
-            scratch.spare.get_or_insert(gone);
-        }
-        is_lone
+    /// True for a short piece of a block that nobody has looked at lately: it is decoded without what it does not need. Another
+    /// time the block is decoded whole, where that can be kept.
+    pub fn is_lone(&self, block: &Block, start: usize, len: usize) -> bool {
+        is_piece(block, start, len)
+            && (!self.cache.takes(block.len)
+                || self.cache.get(block.number).is_none() && self.looked.is_first(block.number))
     }
 
     /// The bytes of a block up to `end` at least: from the cache, or decoded and put there.
@@ -474,11 +472,13 @@ impl Inner {
                     }
                 } else {
                     let start = (offset - block.offset) as usize;
-                    if has_point_reads(&block) || self.is_lone(&block, start, now.len(), scratch) {
+                    if has_point_reads(&block) || self.is_lone(&block, start, now.len()) {
                         self.decode_piece(&block, start, until, now, scratch)?;
                     } else {
                         // Who begins where a block does will want what follows, too.
-                        let (end, stop) = (start + now.len(), offset != range.start || start > 0);
+                        let is_again = is_piece(&block, start, now.len());
+                        let stop = !is_again && (offset != range.start || start > 0);
+                        let end = start + now.len();
                         self.with_block(&block, (end, stop), until, scratch, |bytes| {
                             now.copy_from_slice(&bytes[start..end]);
                         })?;
@@ -565,11 +565,11 @@ mod tests {
             let number = reader.inner.block_at(place as u64).unwrap().number;
             reader.inner.cache.get(number).map(|bytes| bytes.as_slice().len())
         };
-        let mut buf = [0; 64];
-        for (place, after) in [(40_000, 0), (33_000, 16 << 10), (90_000, 0), (90_000, 16 << 10)] {
+        let (all, mut buf) = (Some(16 << 10), [0; 64]);
+        for (place, after) in [(40_000, None), (33_000, all), (90_000, None), (90_000, all)] {
             reader.read_at(place as u64, &mut buf).unwrap();
             assert_eq!(buf, content[place..place + 64]);
-            assert_eq!(kept(place), Some(after), "{place}");
+            assert_eq!(kept(place), after, "{place}");
         }
         // Of many at once those that are alone in their block are pieces.
         let places = [120_000, 150_000, 150_100];
@@ -583,7 +583,7 @@ mod tests {
         for (place, room) in places.into_iter().zip(room) {
             assert_eq!(room, content[place..place + 64]);
         }
-        assert_eq!(kept(120_000), Some(0));
+        assert_eq!(kept(120_000), None);
         assert!(kept(150_000).unwrap() > 0);
         for cache in [0, 100_000, 64 << 20] {
             let reader = OpenOptions::default().cache(cache).open(Arc::new(file.clone())).unwrap();

@@ -52,6 +52,7 @@ pub mod deflate;
 pub mod filter;
 mod filtered;
 mod frame;
+mod large;
 pub mod lz4;
 #[cfg(feature = "lzma")]
 mod lzma;
@@ -71,6 +72,7 @@ use crate::error::{Error, Place, Result};
 use crate::pages::{Dst, Src};
 
 pub(crate) use filtered::{MAX_FILTERS, Stages, compress as compress_filtered};
+pub(crate) use large::compress as compress_large;
 pub(crate) use zstd::{pack_section, unpack_section};
 
 /// A way to compress one block. The numbers are those of the file.

@@ -143,6 +143,91 @@ impl Drop for Encoding {
     }
 }
 
+/// Literals, and a match behind them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Phrase {
+    pub literals: u32,
+    /// Three at least.
+    pub len: u32,
+    pub distance: u32,
+}
+
+/// Phrases that are given to the library block by block, as it asks for them.
+struct Phrases {
+    all: Vec<Phrase>,
+    /// The first of those that are left, which may be cut already.
+    next: usize,
+}
+
+impl Phrases {
+    /// Those of a block of `left` bytes. What lies across its end is cut.
+    fn block(&mut self, mut left: u32, mut put: impl FnMut(Phrase) -> Option<()>) -> Option<()> {
+        let nothing = |literals| Phrase { literals, len: 0, distance: 0 };
+        while let Some(phrase) = self.all.get_mut(self.next) {
+            if phrase.literals >= left {
+                phrase.literals -= left;
+                break;
+            }
+            let room = left - phrase.literals;
+            if phrase.len <= room {
+                put(*phrase)?;
+                left = room - phrase.len;
+                self.next += 1;
+                continue;
+            }
+            if room >= 3 {
+                put(Phrase { len: room, ..*phrase })?;
+                left = 0;
+            }
+            *phrase = Phrase { literals: 0, len: phrase.len - room, ..*phrase };
+            if phrase.len < 3 {
+                // Too short for a match.
+                let rest = phrase.len;
+                self.next += 1;
+                if let Some(phrase) = self.all.get_mut(self.next) {
+                    phrase.literals += rest;
+                }
+            }
+            break;
+        }
+        put(nothing(left))
+    }
+}
+
+/// What the library asks for the phrases of a block.
+unsafe extern "C" fn next_block(
+    phrases: *mut c_void,
+    out: *mut sys::ZSTD_Sequence,
+    capacity: usize,
+    _: *const c_void,
+    len: usize,
+    _: *const c_void,
+    _: usize,
+    _: i32,
+    _: usize,
+) -> usize {
+    /// What the library takes for a failure.
+    const FAILED: usize = usize::MAX;
+    // SAFETY: `write` gave it, and nobody else has it meanwhile.
+    let phrases = unsafe { &mut *phrases.cast::<Phrases>() };
+    let mut count = 0;
+    let put = |Phrase { literals, len, distance }| {
+        if count == capacity {
+            return None;
+        }
+        let sequence =
+            sys::ZSTD_Sequence { offset: distance, litLength: literals, matchLength: len, rep: 0 };
+        // SAFETY: there is room for so many.
+        unsafe { out.add(count).write(sequence) };
+        count += 1;
+        Some(())
+    };
+    match u32::try_from(len).ok().and_then(|len| phrases.block(len, put)) {
+        Some(()) => count,
+        None => FAILED,
+    }
+}
+
 /// A compressor of one thread, of frames without their magic number.
 pub(crate) struct Encoder {
     context: NonNull<sys::ZSTD_CCtx>,
@@ -172,6 +257,43 @@ impl Encoder {
         let mut encoder = Encoder::new(level)?;
         encoder.set(sys::ZSTD_cParameter::ZSTD_c_windowLog, log as i32)?;
         Ok(encoder)
+    }
+
+    /// One for [`write`](Encoder::write), which finds no matches by itself, of so many bytes at most.
+    pub fn of_phrases(len: usize) -> Result<Encoder> {
+        let mut encoder = Encoder::with_window(19, bits(len).max(17))?;
+        // Its own tables are not looked into.
+        encoder.set(sys::ZSTD_cParameter::ZSTD_c_hashLog, 6)?;
+        encoder.set(sys::ZSTD_cParameter::ZSTD_c_chainLog, 6)?;
+        // Distances that come again are told from others.
+        encoder.set(sys::ZSTD_cParameter::ZSTD_c_experimentalParam19, 1)?;
+        Ok(encoder)
+    }
+
+    /// Writes `src` as these phrases and literals behind them; `None` when `dst` has no room, or they lead outside. That they
+    /// are what `src` is made of is not looked at.
+    pub fn write(&mut self, src: &[u8], phrases: Vec<Phrase>, dst: &mut [u8]) -> Option<usize> {
+        // The library counts on this, and can check it only within each of its blocks.
+        let mut at = 0;
+        for phrase in &phrases {
+            at += u64::from(phrase.literals);
+            if phrase.len < 3 || phrase.distance == 0 || u64::from(phrase.distance) > at {
+                return None;
+            }
+            at += u64::from(phrase.len);
+        }
+        if at > src.len() as u64 {
+            return None;
+        }
+        let mut phrases = Phrases { all: phrases, next: 0 };
+        let state = (&raw mut phrases).cast::<c_void>();
+        let context = self.context.as_ptr();
+        // SAFETY: the context is alive, and asks for phrases only until it is told otherwise, below.
+        unsafe { sys::ZSTD_registerSequenceProducer(context, state, Some(next_block)) };
+        let written = self.compress(src, dst);
+        // SAFETY: as above.
+        unsafe { sys::ZSTD_registerSequenceProducer(context, std::ptr::null_mut(), None) };
+        written
     }
 
     /// One bound to a dictionary, of which its frames say nothing.

@@ -25,7 +25,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::codec::{Scratch, pack_section};
+use crate::codec::{Scratch, compress_large, pack_section};
 use crate::envelope::{
     Container, HEADER_LEN, Kind, Section, SectionRef, header, read_header, read_trailer, trailer,
 };
@@ -196,9 +196,14 @@ impl Dictionary {
 
     fn pack(self: &Arc<Self>, threads: usize) -> Vec<Option<Vec<u8>>> {
         let count = self.len().div_ceil(PIECE);
+        let for_each = threads / count.max(1);
         let mut pipeline = Pipeline::new(threads.min(count), || {
             let (dictionary, mut scratch) = (self.clone(), Scratch::default());
-            move |i: usize| pack_section(dictionary.piece(i), LEVEL, &mut scratch)
+            move |i: usize| {
+                let piece = dictionary.piece(i);
+                let packed = compress_large(piece, for_each);
+                packed.or_else(|| pack_section(piece, LEVEL, &mut scratch))
+            }
         });
         let mut packed: Vec<_> = (0..count).filter_map(|i| pipeline.push(i)).collect();
         packed.extend(std::iter::from_fn(|| pipeline.pop()));
@@ -206,7 +211,7 @@ impl Dictionary {
     }
 
     /// Writes it as a file of its own, compressed, for any number of archives. As it is sorted
-    /// out once, it takes its time: some 3 MB/s a core.
+    /// out once, it takes its time: some 3 MB/s.
     ///
     /// # Errors
     /// [`Error::Io`].
