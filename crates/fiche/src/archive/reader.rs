@@ -26,7 +26,8 @@ use crate::wire::Digest;
 /// Cheap to clone, and shared by any number of threads: no lock is held while a
 /// block is read or decoded. A read decodes the blocks it touches and nothing
 /// else; each block's checksum is verified before its bytes are given out. A block that is
-/// only needed in part is kept in a bounded cache.
+/// only needed in part is kept in a bounded cache; where a short piece of it costs less than
+/// the block, from the second look on.
 #[derive(Clone)]
 pub struct Reader {
     inner: Arc<Inner>,
