@@ -507,3 +507,38 @@ fn check(code: usize) -> Result<()> {
         _ => Err(Error::invalid("Zstandard refuses these parameters")),
     }
 }
+
+#[cfg(test)]
+mod phrases_tests {
+    use super::*;
+
+    /// Wherever blocks end, each is made of as many bytes as it has, by matches that are where they were.
+    #[test]
+    fn phrases_are_cut_where_blocks_end() {
+        let phrase = |literals, len, distance| Phrase { literals, len, distance };
+        let all = vec![phrase(3, 10, 1), phrase(0, 3, 7), phrase(2, 5, 4), phrase(9, 40, 2)];
+        let mut known = Vec::new();
+        for one in &all {
+            known.extend(vec![0; one.literals as usize]);
+            known.extend(vec![one.distance; one.len as usize]);
+        }
+        known.extend([0; 5]);
+        for len in 1..=known.len() {
+            let mut phrases = Phrases { all: all.clone(), next: 0 };
+            let mut at = 0;
+            for block in known.chunks(len) {
+                let end = at + block.len();
+                let put = |one: Phrase| {
+                    at += one.literals as usize;
+                    let copied = &known[at..at + one.len as usize];
+                    assert!(copied.iter().all(|&distance| distance == one.distance), "{len}");
+                    assert!(one.len == 0 || one.len >= 3, "{len}");
+                    at += one.len as usize;
+                    Some(())
+                };
+                phrases.block(block.len() as u32, put).unwrap();
+                assert_eq!(at, end, "{len}");
+            }
+        }
+    }
+}
