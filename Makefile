@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV = target/venv
 
-.PHONY: demo test install lint unit features second-reader c install-c python wheel fuzz soak miri bench bench-deflate bench-rlz bench-archive bench-advise bench-remote bench-files bench-streams bench-extract bench-events bench-codec bench-pages bench-volume bench-cleaning bench-applications bench-space bench-counts bless clean
+.PHONY: demo test install lint unit features second-reader programs c install-c python wheel fuzz soak miri bench bench-deflate bench-rlz bench-archive bench-advise bench-remote bench-files bench-streams bench-extract bench-events bench-codec bench-pages bench-volume bench-cleaning bench-applications bench-space bench-counts bless clean
 
 demo:
 	cargo build --release -p fiche-cli
@@ -38,9 +38,13 @@ second-reader:
 	    $(VENV)/bin/python crates/fiche/tests/second_reader.py --refuse golden/bad; \
 	else echo "SKIP: the second reader: no Python environment"; fi
 
+# Programs and libraries, of the same parts as the tests: with one test named, Cargo takes the features that tests
+# need, and what `unit` has built is not built once more with others.
+programs:
+	cargo build --quiet --workspace --lib --bins --test header
+
 # The C interface as people install it.
-c:
-	cargo build --quiet -p fiche-cli -p fiche-capi
+c: programs
 	crates/fiche-capi/tests/smoke.sh target/debug target/debug/fiche
 
 # Header, libraries and a file for pkg-config, below PREFIX; DESTDIR goes before it.
@@ -50,11 +54,12 @@ install-c:
 	crates/fiche-capi/install.sh $(PREFIX) target/release
 	-strip --strip-debug $(DESTDIR)$(PREFIX)/lib/libfiche.a $(DESTDIR)$(PREFIX)/lib/libfiche.so
 
-# The Python package as people install it, and its tests against what was installed.
-python:
+# The Python package as people install it, but with overflow checks and assertions, and its tests against what was
+# installed.
+python: programs
 	@if [ -x $(VENV)/bin/python ]; then \
-	    $(VENV)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps . && \
-	    cargo build --quiet -p fiche-cli && \
+	    MATURIN_PEP517_ARGS="--profile dev" \
+	        $(VENV)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps . && \
 	    PATH="$$PWD/target/debug:$$PATH" $(VENV)/bin/python -m pytest -q -rs crates/fiche-python/tests && \
 	    $(VENV)/bin/python -m pytest -q --doctest-modules --pyargs fiche && \
 	    PATH="$$PWD/target/debug:$$PATH" $(VENV)/bin/python -m pytest -q --doctest-glob='*.md' \
