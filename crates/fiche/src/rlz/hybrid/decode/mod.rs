@@ -1,25 +1,26 @@
 //! Reads blocks that were written with the codes of a model.
 
+mod copy;
+mod literals;
+mod sequences;
+
 use std::ops::Range;
 
-use super::codes::{
-    COMMAND_BITS, COMMANDS, CONTEXTS, FRESH, LENGTH_BITS, LITERAL_BITS, Model, REPEATED, Tables,
-};
+pub(super) use self::copy::Copy;
+use self::literals::{literals_until, read_literals};
+use self::sequences::{BATCH, Batch, Reader};
+use super::codes::{Model, Tables};
 use super::encode::{FOUR_STREAMS, LITERALS_RAW};
-use super::kernel::{self, MARK, Places, STRIDE, Stream};
+use super::fast;
+use super::kernel::STRIDE;
 use super::origin::Origin;
-use super::{FIRST_DISTANCES, REPEATS, Sequence, fast};
-use crate::model::{Bits, LONG, LONGEST, MARGIN, Padded, Words};
-use crate::processor::prefetch;
+use crate::model::{MARGIN, Padded};
 use crate::rlz::Dictionary;
 use crate::rlz::coder::Scratch;
 use crate::rlz::dictionary::PADDING;
 use crate::wire::Take;
 
 const _: () = assert!(STRIDE <= PADDING);
-/// Sequences that are decoded before the first of them is copied: so long the lines of the
-/// dictionary have to arrive.
-const BATCH: usize = 1024;
 /// Of blocks with no more sequences a piece is made of what it comes from alone.
 const TRACED: usize = 1 << 16;
 
@@ -84,6 +85,13 @@ impl Fields {
     /// How many literals the first of them has; 1 at least.
     fn chunk(&self) -> usize {
         self.literals.div_ceil(self.streams()).max(1)
+    }
+
+    /// How many of each stream are decoded where so many are wanted: two streams go at a time, and
+    /// only the second pair may be spared.
+    fn counts(&self, wanted: usize) -> [usize; 4] {
+        let chunk = self.chunk();
+        if wanted <= 2 * chunk { [chunk, chunk, 0, 0] } else { [chunk; 4] }
     }
 }
 
@@ -160,19 +168,15 @@ impl Room {
                 true => fields.literals,
                 false => literals_until(sequences, dst.len(), fields.literals),
             };
-            read_literals::<KERNEL>(tables, &fields, &self.padded, wanted, &mut self.literals)?;
+            let counts = fields.counts(wanted);
+            read_literals::<KERNEL>(tables, &fields, &self.padded, counts, &mut self.literals)?;
             let mut copy = Copy::new(dictionary, &self.literals[..wanted + STRIDE], dst);
             copy.run::<KERNEL>(sequences)?;
             copy.finish(fields.literals, block_len)?;
             return (!whole || reader.is_done(&fields)).then_some(());
         }
-        read_literals::<KERNEL>(
-            tables,
-            &fields,
-            &self.padded,
-            fields.literals,
-            &mut self.literals,
-        )?;
+        let counts = fields.counts(fields.literals);
+        read_literals::<KERNEL>(tables, &fields, &self.padded, counts, &mut self.literals)?;
         let mut copy = Copy::new(dictionary, &self.literals[..fields.literals + STRIDE], dst);
         while reader.left > 0 && copy.at < copy.dst.len() {
             reader.read::<KERNEL>(&self.padded, &mut self.batch);
@@ -220,9 +224,9 @@ impl Room {
         front: &mut [u8],
     ) -> Option<()> {
         let Room { padded, batch, literals, origin, .. } = self;
-        let reader = Reader::new(dictionary, tables, fields, piece.end);
         // All at once; few of them are copied.
-        let mut reader = Reader { most: TRACED, asks: false, ..reader };
+        let mut reader = Reader::new(dictionary, tables, fields, piece.end);
+        (reader.most, reader.asks) = (TRACED, false);
         reader.read::<KERNEL>(padded, batch);
         let sequences = batch.get();
         let text = reader.at as usize;
@@ -233,7 +237,7 @@ impl Room {
         }
         let chunk = fields.chunk();
         origin.trace(dictionary, sequences, (text, used), &piece, chunk)?;
-        read_some_literals::<KERNEL>(tables, fields, padded, &origin.literals, literals);
+        read_literals::<KERNEL>(tables, fields, padded, origin.literals, literals)?;
         let supply = &literals[..fields.literals + STRIDE];
         for run in origin.runs.iter().rev() {
             let mut copy = Copy::new(dictionary, supply, front).from(run.at, run.literals);
@@ -249,481 +253,6 @@ impl Room {
     }
 }
 
-/// How many literals the first `end` bytes of a block need.
-fn literals_until(sequences: &[Sequence], end: usize, all: usize) -> usize {
-    let (mut at, mut literals) = (0, 0);
-    for sequence in sequences {
-        if at >= end {
-            return literals.min(all);
-        }
-        literals += usize::from(sequence.literals);
-        at += usize::from(sequence.literals) + usize::from(sequence.len);
-    }
-    (literals + end.saturating_sub(at)).min(all)
-}
-
-/// Reads sequences.
-struct Reader<'a> {
-    tables: &'a Tables,
-    dictionary: &'a Dictionary,
-    commands: Bits<false>,
-    lengths: Bits<true>,
-    extra: Bits<false>,
-    /// Where in the block the next literals stand.
-    at: u32,
-    /// Sequences behind this place of the block are not needed.
-    stop: u32,
-    /// How many are read at once.
-    most: usize,
-    /// What they copy out of the dictionary is asked for.
-    asks: bool,
-    left: usize,
-    is_first: bool,
-}
-
-/// What sequences are read into: behind those that the first of them may refer to.
-struct Batch {
-    sequences: Vec<Sequence>,
-    count: usize,
-}
-
-impl Default for Batch {
-    fn default() -> Batch {
-        Batch { sequences: vec![Sequence::default(); REPEATS], count: 0 }
-    }
-}
-
-impl Batch {
-    fn get(&self) -> &[Sequence] {
-        &self.sequences[REPEATS..][..self.count]
-    }
-}
-
-impl<'a> Reader<'a> {
-    fn new(
-        dictionary: &'a Dictionary,
-        tables: &'a Tables,
-        fields: &Fields,
-        stop: usize,
-    ) -> Reader<'a> {
-        Reader {
-            tables,
-            dictionary,
-            commands: Bits::new(fields.ends[0]),
-            lengths: Bits::new(fields.ends[1]),
-            extra: Bits::new(fields.ends[3]),
-            at: 0,
-            stop: stop as u32,
-            most: BATCH,
-            asks: true,
-            left: fields.sequences,
-            is_first: true,
-        }
-    }
-
-    /// Reads the next sequences, as many as are copied at once, and asks for what they copy. What
-    /// they say may be anything.
-    ///
-    /// ```text
-    /// for each sequence:
-    ///     command = next of commands;  length = next of lengths[group of command]
-    ///     literals, len, source = first values + extra bits
-    ///     distance = earlier one | value | dictionary + at - value
-    /// ```
-    ///
-    /// Three streams, so that the processor works on them side by side, four sequences from one
-    /// load of two of them; and no branch but that for long codewords.
-    fn read<const KERNEL: bool>(&mut self, stored: &Padded, batch: &mut Batch) {
-        const { assert!(4 * LONGEST <= 57) };
-        let count = self.left.min(self.most);
-        let asks = self.asks;
-        let before = batch.count;
-        if batch.sequences.len() < REPEATS + count {
-            batch.sequences.resize(REPEATS + count, Sequence::default());
-        }
-        batch.sequences.copy_within(before..before + REPEATS, 0);
-        if self.is_first {
-            for (slot, distance) in batch.sequences.iter_mut().zip(FIRST_DISTANCES) {
-                slot.distance = distance;
-            }
-            self.is_first = false;
-        }
-        let sequences = &mut batch.sequences[..REPEATS + count];
-        let mut i = REPEATS;
-        if KERNEL {
-            let dictionary_len = self.dictionary.len() as u32;
-            let mut places = Places {
-                commands: self.commands.pos(),
-                lengths: self.lengths.pos(),
-                extra: self.extra.pos(),
-                behind: dictionary_len.wrapping_add(self.at),
-            };
-            let (tables, dictionary) = (self.tables, self.dictionary.padded());
-            let stop = dictionary_len.saturating_add(self.stop);
-            i = match asks {
-                true => kernel::read(stored, tables, dictionary, stop, &mut places, sequences),
-                false => kernel::read_only(stored, tables, stop, &mut places, sequences),
-            };
-            self.commands = Bits::at(places.commands);
-            self.lengths = Bits::at(places.lengths);
-            self.extra = Bits::at(places.extra);
-            self.at = places.behind.wrapping_sub(dictionary_len);
-        }
-        let words = stored.words();
-        let (padded, tables) = (self.dictionary.padded(), self.tables);
-        let mut behind = (self.dictionary.len() as u32).wrapping_add(self.at);
-        let (mut commands, mut lengths, mut extra) = (self.commands, self.lengths, self.extra);
-        let stop = (self.dictionary.len() as u32).saturating_add(self.stop);
-        while i < sequences.len() && behind < stop {
-            let (mut word, mut length_word) = (commands.word(words), lengths.word(words));
-            let (mut used, mut length_used) = (0, 0);
-            for _ in 0..4.min(sequences.len() - i) {
-                let mut entry = u32::from(tables.codes[(word % (1 << COMMAND_BITS)) as usize]);
-                if entry == LONG {
-                    entry = tables.find_long(0, 0, word);
-                }
-                word >>= entry & 63;
-                used += entry & 63;
-                let command = &tables.commands[(entry >> 6) as usize % COMMANDS];
-                let index =
-                    usize::from(command.table) + (length_word % (1 << LENGTH_BITS)) as usize;
-                let mut entry = tables.lengths[index];
-                if entry == LONG {
-                    let group = usize::from(command.table >> LENGTH_BITS);
-                    entry = tables.find_long(1, group, length_word);
-                }
-                length_word >>= entry & 63;
-                length_used += entry & 63;
-                // Up to 56 bits.
-                let mut more = extra.word(words);
-                let mut next = |bits: u32| {
-                    let value = (more & !(u64::MAX << bits)) as u32;
-                    more >>= bits;
-                    extra.skip(bits);
-                    value
-                };
-                let value = command.first + next(command.bits.into());
-                let literals = u32::from(command.literals) + next(command.literal_bits.into());
-                let len = (entry >> 16) + next(entry >> 8 & 31);
-                if asks {
-                    prefetch(padded, value as usize);
-                }
-                behind = behind.wrapping_add(literals);
-                let distance = match command.kind {
-                    REPEATED => sequences[i.wrapping_add_signed(command.back.into())].distance,
-                    FRESH => value,
-                    _ => behind.wrapping_sub(value),
-                };
-                behind = behind.wrapping_add(len);
-                sequences[i] = Sequence { literals: literals as u16, len: len as u16, distance };
-                i += 1;
-            }
-            commands.skip(used);
-            lengths.skip(length_used);
-        }
-        (self.commands, self.lengths, self.extra) = (commands, lengths, extra);
-        self.at = behind.wrapping_sub(self.dictionary.len() as u32);
-        batch.count = i - REPEATS;
-        self.left -= batch.count;
-    }
-
-    /// True when each stream ended where it should.
-    fn is_done(&self, fields: &Fields) -> bool {
-        self.left == 0
-            && self.extra.byte() == fields.end
-            && self.commands.byte() == self.lengths.byte()
-    }
-}
-
-/// Decodes the first `wanted` of the literals at least, with a margin behind them.
-fn read_literals<const KERNEL: bool>(
-    tables: &Tables,
-    fields: &Fields,
-    padded: &Padded,
-    wanted: usize,
-    literals: &mut Vec<u8>,
-) -> Option<()> {
-    let (from, middle, to) = (fields.ends[1], fields.ends[2], fields.ends[3]);
-    if literals.len() < fields.literals + STRIDE {
-        literals.resize(fields.literals + STRIDE, 0);
-    }
-    if fields.raw {
-        literals[..wanted].copy_from_slice(&padded.bytes()[from..from + wanted]);
-        return Some(());
-    }
-    let chunk = fields.chunk();
-    // Two streams at a time: only the second pair may be spared.
-    let end = if wanted <= 2 * chunk { fields.literals.min(2 * chunk) } else { fields.literals };
-    let literals = &mut literals[..end];
-    let mut one = (Literals::<false>::new(tables, from), Literals::<true>::new(tables, middle));
-    let mut two = (Literals::<false>::new(tables, middle), Literals::<true>::new(tables, to));
-    let mut done = 0;
-    if KERNEL && end > 2 * chunk {
-        let (a, b) = (&mut one, &mut two);
-        let mut four = [a.0.stream(), a.1.stream(), b.0.stream(), b.1.stream()];
-        done = kernel::literals(padded, tables, &mut four, literals, chunk, chunk);
-        a.0.go_to(four[0]);
-        a.1.go_to(four[1]);
-        b.0.go_to(four[2]);
-        b.1.go_to(four[3]);
-    } else if KERNEL {
-        let mut pair = [one.0.stream(), one.1.stream()];
-        done = kernel::pair(padded, tables, &mut pair, literals, chunk, chunk);
-        one.0.go_to(pair[0]);
-        one.1.go_to(pair[1]);
-    }
-    let bytes = padded.words();
-    let mut pieces = literals.chunks_mut(chunk);
-    let mut fits = true;
-    for pair in [&mut one, &mut two].into_iter().take(end.div_ceil(2 * chunk)) {
-        let mut next = || pieces.next().and_then(|piece| piece.get_mut(done..)).unwrap_or_default();
-        pair.0.fill(bytes, next());
-        pair.1.fill(bytes, next());
-        fits &= pair.0.bits.byte() == pair.1.bits.byte();
-    }
-    fits.then_some(())
-}
-
-/// Decodes of each stream the first literals, as many as are counted.
-fn read_some_literals<const KERNEL: bool>(
-    tables: &Tables,
-    fields: &Fields,
-    padded: &Padded,
-    counts: &[usize; 4],
-    literals: &mut Vec<u8>,
-) {
-    let (from, middle, to) = (fields.ends[1], fields.ends[2], fields.ends[3]);
-    if literals.len() < fields.literals + STRIDE {
-        literals.resize(fields.literals + STRIDE, 0);
-    }
-    let (chunk, all) = (fields.chunk(), fields.literals);
-    let literals = &mut literals[..all];
-    if fields.raw {
-        literals.copy_from_slice(&padded.bytes()[from..from + all]);
-        return;
-    }
-    let mut one = (Literals::<false>::new(tables, from), Literals::<true>::new(tables, middle));
-    let mut two = (Literals::<false>::new(tables, middle), Literals::<true>::new(tables, to));
-    let mut done = [0; 4];
-    if KERNEL && counts[2].max(counts[3]) > 0 {
-        // Streams are decoded side by side in the time of one.
-        let most = counts.iter().copied().max().unwrap_or(0);
-        let (a, b) = (&mut one, &mut two);
-        let mut four = [a.0.stream(), a.1.stream(), b.0.stream(), b.1.stream()];
-        done = [kernel::literals(padded, tables, &mut four, literals, chunk, most); 4];
-        a.0.go_to(four[0]);
-        a.1.go_to(four[1]);
-        b.0.go_to(four[2]);
-        b.1.go_to(four[3]);
-    } else if KERNEL {
-        let most = counts[0].max(counts[1]);
-        let mut pair = [one.0.stream(), one.1.stream()];
-        let front = all.min(2 * chunk);
-        done[..2].fill(kernel::pair(
-            padded,
-            tables,
-            &mut pair,
-            &mut literals[..front],
-            chunk,
-            most,
-        ));
-        one.0.go_to(pair[0]);
-        one.1.go_to(pair[1]);
-    }
-    let bytes = padded.words();
-    let mut rest = literals.chunks_mut(chunk).zip(counts.iter().zip(done));
-    let mut next = || match rest.next() {
-        Some((piece, (&count, done))) if done < count => &mut piece[done..count],
-        _ => Default::default(),
-    };
-    for pair in [&mut one, &mut two] {
-        pair.0.fill(bytes, next());
-        pair.1.fill(bytes, next());
-    }
-}
-
-/// Reads literals.
-#[derive(Clone, Copy)]
-struct Literals<'a, const BACKWARD: bool> {
-    tables: &'a Tables,
-    bits: Bits<BACKWARD>,
-    /// The table of the next one.
-    table: u16,
-}
-
-impl<'a, const BACKWARD: bool> Literals<'a, BACKWARD> {
-    fn new(tables: &'a Tables, at: usize) -> Self {
-        Literals { tables, bits: Bits::new(at), table: u16::from(tables.first) }
-    }
-
-    fn stream(&self) -> Stream {
-        Stream { at: self.bits.pos(), table: self.table }
-    }
-
-    fn go_to(&mut self, stream: Stream) {
-        (self.bits, self.table) = (Bits::at(stream.at), stream.table);
-    }
-
-    #[inline(always)]
-    fn word(&self, bytes: Words<'_>) -> u64 {
-        self.bits.word(bytes) | MARK
-    }
-
-    /// The next one of up to four that a word is good for.
-    #[inline(always)]
-    fn next(&mut self, word: &mut u64) -> u8 {
-        let table = usize::from(self.table % CONTEXTS as u16);
-        let index = table << LITERAL_BITS | (*word % (1 << LITERAL_BITS)) as usize;
-        let mut entry = u32::from(self.tables.literals[index]);
-        if entry == LONG {
-            entry = self.tables.find_long(2, table, *word);
-        }
-        *word >>= entry & 63;
-        self.table = (entry >> 6 & 3) as u16;
-        (entry >> 8) as u8
-    }
-
-    #[inline(always)]
-    fn end(&mut self, word: u64) {
-        self.bits.skip(word.leading_zeros());
-    }
-
-    fn fill(&mut self, bytes: Words<'_>, literals: &mut [u8]) {
-        for four in literals.chunks_mut(4) {
-            let mut word = self.word(bytes);
-            four.iter_mut().for_each(|literal| *literal = self.next(&mut word));
-            self.end(word);
-        }
-    }
-}
-
-/// Copies literals and matches to where they belong.
-pub(super) struct Copy<'a> {
-    dictionary: &'a Dictionary,
-    literals: &'a [u8],
-    used: usize,
-    dst: &'a mut [u8],
-    at: usize,
-}
-
-impl<'a> Copy<'a> {
-    /// The literals have a margin of `STRIDE` bytes behind them.
-    pub fn new(dictionary: &'a Dictionary, literals: &'a [u8], dst: &'a mut [u8]) -> Copy<'a> {
-        Copy { dictionary, literals, used: 0, dst, at: 0 }
-    }
-
-    /// Goes on where so much of both is done already.
-    pub fn from(self, at: usize, used: usize) -> Copy<'a> {
-        Copy { at, used, ..self }
-    }
-
-    /// Copies sequences until `dst` is full. `None` when one leads outside.
-    ///
-    /// ```text
-    /// for (literals, len, distance) in sequences { out += next literals; out += out[-distance..][..len] }
-    /// ```
-    ///
-    /// Short ones are copied as if they were as long as a stride, and what is too much
-    /// is overwritten by the next.
-    #[inline(always)]
-    pub fn run<const KERNEL: bool>(&mut self, sequences: &[Sequence]) -> Option<()> {
-        let mut sequences = sequences;
-        if KERNEL {
-            let Copy { dictionary, literals, used, dst, at } = self;
-            let done = kernel::copy(sequences, dictionary.padded(), literals, dst, at, used);
-            sequences = &sequences[done..];
-        }
-        let (dictionary, len) = (self.dictionary.padded(), self.dictionary.len());
-        let (mut at, mut used) = (self.at, self.used);
-        let (dst, all) = (&mut *self.dst, self.literals);
-        for sequence in sequences {
-            let (literals, count) = (usize::from(sequence.literals), usize::from(sequence.len));
-            let distance = sequence.distance as usize;
-            if literals <= 16
-                && at + 16 + STRIDE <= dst.len()
-                && used + 16 <= all.len()
-                && count <= STRIDE
-            {
-                dst[at..at + 16].copy_from_slice(&all[used..used + 16]);
-                at += literals;
-                used += literals;
-                if distance > at {
-                    let from = inside(len + at, distance, count, len)?;
-                    dst[at..at + STRIDE].copy_from_slice(&dictionary[from..from + STRIDE]);
-                } else if distance >= STRIDE {
-                    let mut stride = [0; STRIDE];
-                    stride.copy_from_slice(&dst[at - distance..at - distance + STRIDE]);
-                    dst[at..at + STRIDE].copy_from_slice(&stride);
-                } else if distance > 0 {
-                    repeat(dst, at, distance, count);
-                } else {
-                    return None;
-                }
-                at += count;
-                continue;
-            }
-            let now = literals.min(dst.len() - at);
-            dst[at..at + now].copy_from_slice(all.get(used..used + now)?);
-            at += now;
-            used += now;
-            if at == dst.len() {
-                break;
-            }
-            let now = count.min(dst.len() - at);
-            if distance > at {
-                let from = inside(len + at, distance, count, len)?;
-                dst[at..at + now].copy_from_slice(&dictionary[from..from + now]);
-            } else if distance >= now.max(1) {
-                dst.copy_within(at - distance..at - distance + now, at);
-            } else if distance > 0 {
-                repeat(dst, at, distance, now);
-            } else {
-                return None;
-            }
-            at += now;
-        }
-        (self.at, self.used) = (at, used);
-        Some(())
-    }
-
-    pub fn is_full(&self) -> bool {
-        self.at == self.dst.len()
-    }
-
-    /// Copies the literals behind the last sequence.
-    pub fn finish(&mut self, literals: usize, block_len: usize) -> Option<()> {
-        let left = self.dst.len() - self.at;
-        if left > 0 {
-            if self.used + left > literals {
-                return None;
-            }
-            self.dst[self.at..].copy_from_slice(self.literals.get(self.used..self.used + left)?);
-            self.used += left;
-        }
-        let is_whole = self.dst.len() == block_len;
-        (self.used == literals || !is_whole && self.used < literals).then_some(())
-    }
-}
-
-/// Where in the dictionary a match starts that lies so far back, if it lies in there wholly.
-#[inline(always)]
-fn inside(behind: usize, distance: usize, count: usize, dictionary_len: usize) -> Option<usize> {
-    let from = behind.checked_sub(distance)?;
-    (from + count <= dictionary_len).then_some(from)
-}
-
-/// Copies what overlaps itself: byte by byte, the first of them are what the next ones repeat.
-#[inline(never)]
-fn repeat(dst: &mut [u8], at: usize, distance: usize, count: usize) {
-    let mut done = 0;
-    // What is there already doubles each time.
-    while done < count {
-        let now = (distance + done).min(count - done);
-        dst.copy_within(at - distance..at - distance + now, at + done);
-        done += now;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -731,9 +260,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::encode::Encoder;
-    use super::super::{Finder, LEVELS, Packer, Parse, default_model, train};
+    use super::super::{Finder, LEVELS, Packer, Parse, Sequence, default_model, train};
     use super::*;
     use crate::testing::Random;
+    use crate::wire::Put;
 
     /// Text that is in the dictionary, near by, or new.
     fn text(dictionary: &[u8], random: &mut Random, len: usize) -> Vec<u8> {
@@ -901,6 +431,41 @@ mod tests {
             assert_eq!(len, (literals == 24_000).then_some(24_000));
             let [fast, safe] = both(&dictionary, &model, &stored, 24_000, 24_000);
             assert!(fast == safe && fast.is_some() == (literals == 24_000));
+        }
+    }
+
+    #[test]
+    fn streams_of_literals_that_do_not_meet_are_no_block() {
+        let dictionary = Dictionary::new(Random(5).text(2000)).unwrap();
+        let model = Arc::new(default_model(dictionary.as_bytes()));
+        let mut encoder = Encoder::new(&model, dictionary.len());
+        for len in [200, 3000] {
+            let text = Random(6).text(len);
+            let parse = Parse { sequences: Vec::new(), literals: text.clone() };
+            let class = encoder.best(&parse, 0).unwrap().1;
+            let mut stored = Vec::new();
+            assert!(encoder.encode(&parse, class, &mut stored));
+            let fields = Fields::of(&stored, len).unwrap();
+            assert!(!fields.raw);
+            let ends = fields.ends;
+            for field in 1..=fields.streams() / 2 {
+                // A byte too many: at one of these places it stands between the two streams.
+                for place in ends[field]..=ends[field + 1] {
+                    let mut apart = vec![class as u8];
+                    apart.put_varint(0);
+                    apart.put_varint(len as u64);
+                    for i in 0..=fields.streams() / 2 {
+                        let size = ends[i + 1] - ends[i] + usize::from(i == field);
+                        apart.put_varint(size as u64);
+                    }
+                    let place = place - MARGIN;
+                    apart.extend(&stored[ends[0] - MARGIN..place]);
+                    apart.push(0);
+                    apart.extend(&stored[place..]);
+                    let [fast, safe] = both(&dictionary, &model, &apart, len, len);
+                    assert!(fast == safe && fast.as_ref() != Some(&text), "{place} of {len}");
+                }
+            }
         }
     }
 
