@@ -54,11 +54,12 @@ install-c:
 	crates/fiche-capi/install.sh $(PREFIX) target/release
 	-strip --strip-debug $(DESTDIR)$(PREFIX)/lib/libfiche.a $(DESTDIR)$(PREFIX)/lib/libfiche.so
 
-# The Python package as people install it, but with overflow checks and assertions, and its tests against what was
-# installed.
+# The Python package as people install it, and its tests against what was installed: with the tests' profile, which
+# is quicker to build, but the library as in a release without overflow checks and assertions.
+UNCHECKED = --config profile.dev.package.fiche.debug-assertions=false --config profile.dev.package.fiche.overflow-checks=false
 python: programs
 	@if [ -x $(VENV)/bin/python ]; then \
-	    MATURIN_PEP517_ARGS="--profile dev" \
+	    MATURIN_PEP517_ARGS="--profile dev $(UNCHECKED)" \
 	        $(VENV)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps . && \
 	    PATH="$$PWD/target/debug:$$PATH" $(VENV)/bin/python -m pytest -q -rs crates/fiche-python/tests && \
 	    $(VENV)/bin/python -m pytest -q --doctest-modules --pyargs fiche && \

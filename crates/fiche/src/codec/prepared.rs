@@ -509,7 +509,7 @@ fn check(code: usize) -> Result<()> {
 }
 
 #[cfg(test)]
-mod phrases_tests {
+mod tests {
     use super::*;
 
     /// Wherever blocks end, each is made of as many bytes as it has, by matches that are where they were.
