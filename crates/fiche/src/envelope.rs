@@ -25,7 +25,10 @@
 //! whole trailer and footer, and the guard is set and its checksum right, does it
 //! read the file as if it ended at the guard: an append was cut off, and the file
 //! is what it was before. Where the file ends with the trailer's magic, the append was
-//! not cut off, and what is damaged is an error. Whole means that the checksums are right and that what
+//! not cut off, and what is damaged is an error. So the magic must not be there without
+//! what is before it, whenever a writer is cut off: all but the trailer is durable before any of
+//! it is written, and where it begins in one sector of 512 bytes and ends in the next, its part in the first
+//! before that in the second. Whole means that the checksums are right and that what
 //! they cover makes sense. A guard that is neither 0 nor checked is as good as none.
 //!
 //! Where each read waits for something far away, a reader may begin at the end, and leave out the header when it finds a

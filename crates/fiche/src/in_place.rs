@@ -11,6 +11,8 @@ use crate::io::{FileSource, ReadAt};
 use crate::lock::lock;
 
 const BUFFER: usize = 1 << 20;
+/// What a device writes as a whole or not at all.
+pub(crate) const SECTOR: u64 = 512;
 
 /// The end of a file that is being added to. Its length is noted in its header and made durable before anything is written behind it, and a
 /// reader that finds no whole end reads up to there. Dropped before it is finished, the file is cut back to what it was; a crash leaves
@@ -98,6 +100,15 @@ pub(crate) fn read_end<T>(
     Ok(found)
 }
 
+/// How many bytes at the end of a file of so many are yet to be written when all before them is made durable, step by step. A trailer that
+/// begins in one sector and ends in the next takes a step for each: were its end there without its beginning after a crash, the file
+/// would look like one that is whole, and damaged, which is no reason to go back to what it was.
+pub(crate) fn held_back(end: u64) -> impl Iterator<Item = usize> {
+    let into = end % SECTOR;
+    let second = (into != 0 && into < TRAILER_LEN).then_some(into);
+    [Some(TRAILER_LEN), second, Some(0)].into_iter().flatten().map(|last| last as usize)
+}
+
 impl Appending {
     /// Begins behind byte `before` of a file that was locked; what is there is cut off.
     pub(crate) fn new(locked: Locked, before: u64) -> Result<Appending> {
@@ -142,10 +153,10 @@ impl Appending {
         self.locked.check()?;
         // The trailer is what makes the new file: all it leads to must be on
         // the device before it, or a crash could keep the one without the other.
-        self.write_but(TRAILER_LEN as usize)?;
-        self.locked.file.sync_all()?;
-        self.write_but(0)?;
-        self.locked.file.sync_all()?;
+        for last in held_back(self.end()) {
+            self.write_but(last)?;
+            self.locked.file.sync_all()?;
+        }
         self.is_whole = true;
         // It counts. A guard that stays is that of a file that has a whole end.
         let _ = self.clear();

@@ -70,3 +70,61 @@ pub fn append(
     add(&mut writer)?;
     writer.finish()?.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+    use crate::archive::Entry;
+    use crate::envelope::{GUARD_POS, guard};
+    use crate::in_place::{SECTOR, held_back};
+
+    fn records(file: Vec<u8>) -> u64 {
+        Reader::open(Arc::new(file)).unwrap().records()
+    }
+
+    /// Wherever the file ends in a sector, and whichever sectors of what was not yet durable a crash leaves, it is the old or the new one.
+    #[test]
+    fn the_last_writes_of_an_append_count_as_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("some.fiche");
+        let mut two_steps = 0;
+        for len in 0..SECTOR as usize {
+            let mut writer = Writer::new(File::create(&path).unwrap(), Options::default()).unwrap();
+            writer.add(Entry::data("old"), &mut &b"old"[..]).unwrap();
+            writer.finish().unwrap();
+            let before = std::fs::read(&path).unwrap();
+            // Bytes that do not shrink, so that all ends are met.
+            let noise: Vec<u8> =
+                (0..len as u32).map(|at| (at.wrapping_mul(0x9E37_79B1) >> 13) as u8).collect();
+            append(&path, &Options::default(), |writer| {
+                writer.add(Entry::data("new"), &mut &noise[..]).map(drop)
+            })
+            .unwrap();
+            let mut after = std::fs::read(&path).unwrap();
+            after[GUARD_POS as usize..][..12].copy_from_slice(&guard(before.len() as u64));
+
+            let steps: Vec<usize> = held_back(after.len() as u64).collect();
+            two_steps += usize::from(steps.len() == 3);
+            let ends: Vec<usize> = steps.iter().map(|last| after.len() - last).collect();
+            assert_eq!(ends.last(), Some(&after.len()));
+            // The first step writes what nothing leads to yet.
+            assert!(after.len() - ends[0] == TRAILER_LEN as usize);
+            assert_eq!(records(after[..ends[0]].to_vec()), 1);
+            for step in ends.windows(2) {
+                let (from, to) = (step[0], step[1]);
+                let border = from.next_multiple_of(SECTOR as usize).clamp(from, to);
+                // The first sector alone, the second alone, both; the length is the old or the new one where nothing else tells.
+                let mut torn = vec![after[..border].to_vec(), after[..to].to_vec()];
+                torn.push([&after[..from], &vec![0; border - from], &after[border..to]].concat());
+                torn.push([&after[..from], &vec![0; to - from]].concat());
+                for (which, file) in torn.into_iter().enumerate() {
+                    let expected = if file == after { 2 } else { 1 };
+                    assert_eq!(records(file), expected, "{len} {from} {to} {which}");
+                }
+            }
+        }
+        assert!(two_steps >= 16, "{two_steps}");
+    }
+}
