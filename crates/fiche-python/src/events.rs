@@ -9,12 +9,13 @@ use fiche::events::{
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, intern};
 
 use crate::buffer::Buffer;
 use crate::error::{Failed, Result, from_python};
 use crate::options::threads;
+use crate::reader;
 use crate::source;
 use crate::writer::Out;
 
@@ -63,60 +64,84 @@ enum Shape {
     Optional(usize, Box<Shape>),
     List(usize, Box<Shape>),
     Array(Box<Shape>, u32),
-    Record(Vec<(Py<PyString>, Shape)>),
+    Record(Record),
     Text(usize),
     Bytes(usize),
 }
 
+struct Record {
+    fields: Vec<(Py<PyString>, Shape)>,
+    /// A dictionary that has these names: a copy of it never grows.
+    empty: Py<PyDict>,
+}
+
+impl Record {
+    /// That of fields whose first column is this.
+    fn new(py: Python<'_>, fields: &[Field], column: &mut usize) -> PyResult<Record> {
+        let empty = PyDict::new(py);
+        let fields = fields.iter().map(|field| {
+            let name = PyString::intern(py, &field.name);
+            empty.set_item(&name, py.None())?;
+            Ok((name.unbind(), Shape::new(py, &field.what, column)?))
+        });
+        let fields = fields.collect::<PyResult<_>>()?;
+        Ok(Record { fields, empty: empty.unbind() })
+    }
+}
+
 impl Shape {
     /// That of a type whose first column is this.
-    fn new(py: Python<'_>, what: &Type, column: &mut usize) -> Shape {
+    fn new(py: Python<'_>, what: &Type, column: &mut usize) -> PyResult<Shape> {
         let mut next = |columns: usize| {
             *column += columns;
             *column - columns
         };
-        match what {
+        Ok(match what {
             Type::Optional(one) => {
                 let at = next(1);
-                Shape::Optional(at, Box::new(Shape::new(py, one, column)))
+                Shape::Optional(at, Box::new(Shape::new(py, one, column)?))
             }
             Type::List(items) => {
                 let at = next(1);
-                Shape::List(at, Box::new(Shape::new(py, items, column)))
+                Shape::List(at, Box::new(Shape::new(py, items, column)?))
             }
-            Type::Array(items, len) => Shape::Array(Box::new(Shape::new(py, items, column)), *len),
-            Type::Record(fields) => {
-                let fields = fields.iter().map(|field| {
-                    (PyString::new(py, &field.name).unbind(), Shape::new(py, &field.what, column))
-                });
-                Shape::Record(fields.collect())
-            }
+            Type::Array(items, len) => Shape::Array(Box::new(Shape::new(py, items, column)?), *len),
+            Type::Record(fields) => Shape::Record(Record::new(py, fields, column)?),
             Type::Text => Shape::Text(next(2)),
             Type::Number(number) => Shape::Number(next(1), *number),
             // Types that may come are not written yet.
             _ => Shape::Bytes(next(2)),
-        }
+        })
     }
 }
 
 /// What an event has in its columns, and how much of each was looked at.
 struct Look<'a> {
     event: &'a Event,
-    at: Vec<usize>,
+    at: &'a mut [usize],
 }
 
-fn number<'py>(py: Python<'py>, number: Number, bits: u64) -> PyResult<Bound<'py, PyAny>> {
-    match number {
-        Number::Bool => (bits != 0).into_bound_py_any(py),
-        Number::U8 | Number::U16 | Number::U32 | Number::U64 => bits.into_bound_py_any(py),
-        Number::I8 => (bits as i8).into_bound_py_any(py),
-        Number::I16 => (bits as i16).into_bound_py_any(py),
-        Number::I32 => (bits as i32).into_bound_py_any(py),
-        Number::I64 => (bits as i64).into_bound_py_any(py),
-        Number::F16 => Ok(PyFloat::new(py, half(bits as u16).into()).into_any()),
-        Number::F32 => Ok(PyFloat::new(py, f32::from_bits(bits as u32).into()).into_any()),
-        _ => Ok(PyFloat::new(py, f64::from_bits(bits)).into_any()),
-    }
+/// What an event is decoded into, and how much of each column was looked at. Moved as a box: the event's own bytes would
+/// be loaded right behind narrower stores to them, which waits for these.
+type Room = Box<(Event, Vec<usize>)>;
+
+fn number<'py>(py: Python<'py>, number: Number, bits: u64) -> Bound<'py, PyAny> {
+    let whole = match number {
+        Number::Bool => return PyBool::new(py, bits != 0).to_owned().into_any(),
+        Number::F16 => return PyFloat::new(py, half(bits as u16).into()).into_any(),
+        Number::F32 => return PyFloat::new(py, f32::from_bits(bits as u32).into()).into_any(),
+        Number::U8 | Number::U16 | Number::U32 | Number::U64 => {
+            let Ok(made) = bits.into_pyobject(py);
+            return made.into_any();
+        }
+        Number::I8 => i64::from(bits as i8),
+        Number::I16 => i64::from(bits as i16),
+        Number::I32 => i64::from(bits as i32),
+        Number::I64 => bits as i64,
+        _ => return PyFloat::new(py, f64::from_bits(bits)).into_any(),
+    };
+    let Ok(made) = whole.into_pyobject(py);
+    made.into_any()
 }
 
 impl Look<'_> {
@@ -136,7 +161,7 @@ impl Look<'_> {
 
     fn value<'py>(&mut self, py: Python<'py>, shape: &Shape) -> PyResult<Bound<'py, PyAny>> {
         match shape {
-            Shape::Number(column, kind) => number(py, *kind, self.one(*column)),
+            Shape::Number(column, kind) => Ok(number(py, *kind, self.one(*column))),
             Shape::Optional(there, one) => match self.one(*there) {
                 0 => Ok(py.None().into_bound(py)),
                 _ => self.value(py, one),
@@ -146,13 +171,7 @@ impl Look<'_> {
                 self.items(py, items, count)
             }
             Shape::Array(items, len) => self.items(py, items, *len as usize),
-            Shape::Record(fields) => {
-                let record = PyDict::new(py);
-                for (name, shape) in fields {
-                    record.set_item(name, self.value(py, shape)?)?;
-                }
-                Ok(record.into_any())
-            }
+            Shape::Record(record) => Ok(self.record(py, record)?.into_any()),
             Shape::Text(column) => {
                 let bytes = self.bytes(*column);
                 match std::str::from_utf8(&bytes) {
@@ -165,6 +184,14 @@ impl Look<'_> {
             }
             Shape::Bytes(column) => Ok(PyBytes::new(py, &self.bytes(*column)).into_any()),
         }
+    }
+
+    fn record<'py>(&mut self, py: Python<'py>, of: &Record) -> PyResult<Bound<'py, PyDict>> {
+        let record = of.empty.bind(py).copy()?;
+        for (name, shape) in &of.fields {
+            record.set_item(name, self.value(py, shape)?)?;
+        }
+        Ok(record)
     }
 
     fn bytes(&mut self, column: usize) -> Cow<'_, [u8]> {
@@ -180,9 +207,8 @@ impl Look<'_> {
     ) -> PyResult<Bound<'py, PyAny>> {
         if let Shape::Number(column, kind) = items {
             let values = self.take(*column, count);
-            let values: PyResult<Vec<_>> =
-                values.iter().map(|bits| number(py, *kind, bits)).collect();
-            return Ok(PyList::new(py, values?)?.into_any());
+            let values = values.iter().map(|bits| number(py, *kind, bits));
+            return Ok(PyList::new(py, values)?.into_any());
         }
         let list = PyList::empty(py);
         for _ in 0..count {
@@ -196,9 +222,9 @@ impl Look<'_> {
 #[pyclass(frozen, module = "fiche", name = "_EventReader")]
 pub struct EventReader {
     events: Events,
-    shapes: Vec<(Py<PyString>, Shape)>,
+    record: Record,
     /// Of a thread that is done with it.
-    room: Mutex<Vec<Event>>,
+    room: Mutex<Vec<Room>>,
 }
 
 impl EventReader {
@@ -231,13 +257,8 @@ impl EventReader {
     ) -> Result<EventReader> {
         let (source, _) = source::open(object, None)?;
         let events = py.detach(|| Events::open(source))?.threads(threads(threads_)?);
-        let mut column = 0;
-        let fields = &events.schema().fields;
-        let shapes = fields.iter().map(|field| {
-            (PyString::intern(py, &field.name).unbind(), Shape::new(py, &field.what, &mut column))
-        });
-        let shapes = shapes.collect();
-        Ok(EventReader { events, shapes, room: Mutex::default() })
+        let record = Record::new(py, &events.schema().fields, &mut 0)?;
+        Ok(EventReader { events, record, room: Mutex::default() })
     }
 
     fn __len__(&self) -> usize {
@@ -264,22 +285,26 @@ impl EventReader {
         fields: Option<Vec<usize>>,
     ) -> Result<Bound<'py, PyDict>> {
         let lock = || self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut event = lock().pop().unwrap_or_default();
-        // From memory it takes less than it takes to let go of the interpreter's lock.
-        match self.events.is_in_memory() {
-            true => self.events.event_into(number, &mut event)?,
-            false => py.detach(|| self.events.event_into(number, &mut event))?,
+        let mut room = lock().pop().unwrap_or_default();
+        let (event, at) = &mut *room;
+        // What is in memory takes less than it takes to let go of the interpreter's lock.
+        if !self.events.event_at_hand(number, event)? {
+            py.detach(|| self.events.event_into(number, event))?;
         }
-        let columns = event.layout().map_or(0, |layout| layout.columns().len());
-        let mut look = Look { event: &event, at: vec![0; columns] };
-        let record = PyDict::new(py);
-        let put =
-            |(name, shape): &(Py<PyString>, Shape)| record.set_item(name, look.value(py, shape)?);
-        match fields {
-            None => self.shapes.iter().try_for_each(put)?,
-            Some(fields) => fields.iter().filter_map(|&i| self.shapes.get(i)).try_for_each(put)?,
-        }
-        lock().push(event);
+        at.clear();
+        at.resize(event.layout().map_or(0, |layout| layout.columns().len()), 0);
+        let mut look = Look { event, at };
+        let record = match fields {
+            None => look.record(py, &self.record)?,
+            Some(fields) => {
+                let record = PyDict::new(py);
+                for (name, shape) in fields.iter().filter_map(|&i| self.record.fields.get(i)) {
+                    record.set_item(name, look.value(py, shape)?)?;
+                }
+                record
+            }
+        };
+        lock().push(room);
         Ok(record)
     }
 
@@ -364,6 +389,73 @@ impl EventReader {
         record.set_item("model_bytes", report.model_bytes)?;
         record.set_item("columns", columns)?;
         Ok(record)
+    }
+}
+
+/// What `fiche.events.Reader` is made of: events, which are opened again behind a fork, as locks may be held in them by threads that are not
+/// there any more; and any one of them, for which no line of Python is needed.
+#[pyclass(frozen, subclass, module = "fiche", name = "_EventItems")]
+pub struct EventItems {
+    source: Py<PyAny>,
+    threads: Option<usize>,
+    /// Under how many forks it was opened. Locked only where nobody else can be running.
+    opened: Mutex<(u64, Py<EventReader>)>,
+}
+
+impl EventItems {
+    fn open(
+        py: Python<'_>,
+        source: &Bound<'_, PyAny>,
+        threads: Option<usize>,
+    ) -> Result<(u64, Py<EventReader>)> {
+        let forks = reader::forks();
+        Ok((forks, Py::new(py, EventReader::new(py, source, threads)?)?))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, (u64, Py<EventReader>)> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl EventItems {
+    #[new]
+    #[pyo3(signature = (source, *, threads=None))]
+    fn new(
+        py: Python<'_>,
+        source: &Bound<'_, PyAny>,
+        threads: Option<usize>,
+    ) -> Result<EventItems> {
+        let opened = Mutex::new(EventItems::open(py, source, threads)?);
+        Ok(EventItems { source: source.clone().unbind(), threads, opened })
+    }
+
+    #[getter]
+    fn _reader(&self, py: Python<'_>) -> Result<Py<EventReader>> {
+        {
+            let opened = self.lock();
+            if opened.0 == reader::forks() {
+                return Ok(opened.1.clone_ref(py));
+            }
+        }
+        let opened = EventItems::open(py, self.source.bind(py), self.threads)?;
+        let reader = opened.1.clone_ref(py);
+        *self.lock() = opened;
+        Ok(reader)
+    }
+
+    fn __getitem__<'py>(
+        this: &Bound<'py, EventItems>,
+        which: &Bound<'py, PyAny>,
+    ) -> Result<Bound<'py, PyAny>> {
+        let number = which.cast_exact::<PyInt>().ok().and_then(|number| number.extract().ok());
+        match number {
+            Some(number) => {
+                let reader = this.get()._reader(this.py())?;
+                Ok(reader.get().event(this.py(), number, None)?.into_any())
+            }
+            None => Ok(this.call_method1(intern!(this.py(), "_items"), (which,))?),
+        }
     }
 }
 

@@ -27,6 +27,7 @@ fn _fiche(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<records::Records>()?;
     module.add_class::<writer::Writer>()?;
     module.add_class::<events::EventReader>()?;
+    module.add_class::<events::EventItems>()?;
     module.add_class::<events::EventWriter>()?;
     module.add_function(wrap_pyfunction!(events::event_type, module)?)?;
     module.add_function(wrap_pyfunction!(stream::open, module)?)?;

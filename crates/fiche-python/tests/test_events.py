@@ -398,9 +398,13 @@ def test_readers_are_pickled_forked_and_used_from_threads(tmp_path):
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert wrong == []
+    before = reader._reader
     child = os.fork()
     if child == 0:
-        os._exit(0 if reader[123]["x"] == 123 else 1)
+        # It was opened again, once.
+        found = reader[123]["x"] == 123 and reader._reader is not before and reader._reader is reader._reader
+        os._exit(0 if found else 1)
+    assert reader._reader is before
     assert os.waitpid(child, 0)[1] == 0
 
 

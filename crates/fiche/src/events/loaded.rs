@@ -54,6 +54,11 @@ impl Models {
         Models { reader, models, stay: AtomicU64::new(0), most, others: Cache::new(others) }
     }
 
+    /// The model of this number, where it is one of those that stay.
+    pub fn at_hand(&self, number: usize) -> Option<&Arc<Loaded>> {
+        self.models[number].get()
+    }
+
     /// The model of this number, which is read by `read` where it is not there.
     #[inline(always)]
     pub fn get<'a>(

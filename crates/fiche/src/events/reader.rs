@@ -15,6 +15,7 @@ use super::model::{MOST_EVENTS, Model};
 use super::schema::{Layout, Schema};
 use super::segment::Known;
 use super::writer::Access;
+use crate::cache::Cache;
 use crate::envelope::{Container, Kind, Section, SectionRef, read_trailer};
 use crate::error::{Error, Place, Result};
 use crate::in_place::read_end;
@@ -57,6 +58,8 @@ pub(super) struct Inner {
     /// Events before each segment, and all.
     pub firsts: Vec<u64>,
     models: Models,
+    /// By their positions. Of a source in memory there are none.
+    blocks: Cache<Vec<u8>>,
     all: Columns,
 }
 
@@ -138,6 +141,11 @@ impl Event {
 
 /// Bytes that a thread keeps the room of.
 const KEPT: usize = 4 << 20;
+/// Bytes of blocks that a reader keeps in which single events were, and what one costs beside its own.
+const BLOCKS: u64 = 32 << 20;
+const BESIDE: u64 = 128;
+/// Room for blocks is taken by so many bytes.
+const ROOM: usize = 1024;
 
 /// What a thread works with.
 #[derive(Default)]
@@ -149,9 +157,39 @@ struct Scratch {
 #[derive(Default)]
 struct Work {
     room: Room,
-    /// Of which reader, and where in its source, the bytes of a block are that are kept; 0 for none.
+    block: Held,
+}
+
+/// A block that was found whole.
+#[derive(Default)]
+struct Held {
+    /// Of which reader it is, and where in its source; 0 for none.
     of: (u64, u64),
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
+    /// Room for another.
+    spare: Option<Arc<Vec<u8>>>,
+}
+
+impl Held {
+    fn is(&self, number: u64, block: &BlockRef) -> bool {
+        self.of == (number, block.pos) && self.bytes.as_slice().len() == block.len
+    }
+
+    /// Room for so many bytes that nobody else has; what was held is held no longer.
+    fn room(&mut self, len: usize) -> &mut [u8] {
+        self.of = (0, 0);
+        if Arc::get_mut(&mut self.bytes).is_none() {
+            self.bytes = self.spare.take().unwrap_or_default();
+        }
+        // Nobody has it, so nothing is copied; if somebody had, that would be all.
+        let bytes = Arc::make_mut(&mut self.bytes);
+        bytes.clear();
+        bytes.shrink_to(KEPT);
+        // Blocks are of some lengths below the same bound: one's room is then good for another.
+        bytes.reserve_exact(len.next_multiple_of(ROOM));
+        bytes.resize(len, 0);
+        bytes
+    }
 }
 
 thread_local! {
@@ -217,11 +255,11 @@ impl Reader {
     /// # Errors
     /// [`Error::Corrupt`] for what is none, [`Error::Unsupported`] for a newer one; those of reading.
     pub fn open(source: Arc<dyn ReadAt>) -> Result<Reader> {
-        Reader::with(source, STAY, OTHERS)
+        Reader::with(source, STAY, OTHERS, BLOCKS)
     }
 
-    /// With so many bytes of models that stay, and of others.
-    fn with(source: Arc<dyn ReadAt>, most: u64, others: u64) -> Result<Reader> {
+    /// With so many bytes of models that stay, and of others, and of blocks.
+    fn with(source: Arc<dyn ReadAt>, most: u64, others: u64, blocks: u64) -> Result<Reader> {
         let (end, (footer, schema, layout)) = read_end(&source, Container::Events, |end| {
             let at = read_trailer(&source, end)?;
             Footer::load(&source, at)
@@ -261,6 +299,7 @@ impl Reader {
             segments,
             firsts,
             models: Models::new(number, models.len(), most, others),
+            blocks: Cache::new(blocks),
             all,
         };
         Ok(Reader(Arc::new(inner), 1))
@@ -329,12 +368,6 @@ impl Reader {
         self.0.end
     }
 
-    /// Whether all of it lies in memory, so that an event is there as soon as its packet is decoded.
-    #[must_use]
-    pub fn is_in_memory(&self) -> bool {
-        self.0.source.as_bytes().is_some()
-    }
-
     /// True where there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -369,22 +402,71 @@ impl Reader {
     }
 
     /// The same into one that is there, whose room is used again, but for packets of more than 2^18 values. After an error it is the event that it was before.
+    /// Where the source does not lie in memory, the block is kept that it is in: of those that were read last 32 MiB.
     ///
     /// # Errors
     /// As of [`read`](Reader::read).
     pub fn event_into(&self, number: u64, event: &mut Event) -> Result<()> {
-        let end = number.saturating_add(1);
-        if number >= self.len() {
-            return Err(Error::OutOfBounds { range: number..end, len: self.len() });
-        }
+        self.check_number(number)?;
         with_scratch(|work, kept| {
-            let (loaded, _) = self.decode(number, end, &self.0.all, work, kept)?;
-            std::mem::swap(&mut event.told, &mut work.room.told);
-            if !event.loaded.as_ref().is_some_and(|before| Arc::ptr_eq(before, loaded)) {
-                event.loaded = Some(loaded.clone());
+            let found = self.packet(number, kept)?;
+            if self.0.source.as_bytes().is_none() && !self.is_at_hand(&found, &mut work.block) {
+                self.load(&found, number, &mut work.block)?;
+                let Held { bytes, spare, .. } = &mut work.block;
+                let weight = bytes.capacity() as u64 + BESIDE;
+                if let Some(gone) = self.0.blocks.insert(found.block.pos, bytes.clone(), weight) {
+                    *spare = Some(gone);
+                }
             }
-            Ok(())
+            self.decode_into(&found, number, work, event)
         })
+    }
+
+    /// The same where nothing has to be read for it, as all that it takes is in memory; else `false`, and the event is what it was.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] where there are fewer; [`Error::Corrupt`] where it is damaged.
+    pub fn event_at_hand(&self, number: u64, event: &mut Event) -> Result<bool> {
+        self.check_number(number)?;
+        with_scratch(|work, _| {
+            let segment = self.segment_of(number);
+            let Some(loaded) = self.0.models.at_hand(self.0.segments[segment].model) else {
+                return Ok(false);
+            };
+            match self
+                .found(number, segment, loaded, |segment, page| Ok(segment.pages[page].get()))?
+            {
+                Some(found) if self.is_at_hand(&found, &mut work.block) => {
+                    self.decode_into(&found, number, work, event).map(|()| true)
+                }
+                _ => Ok(false),
+            }
+        })
+    }
+
+    fn check_number(&self, number: u64) -> Result<()> {
+        match number < self.len() {
+            true => Ok(()),
+            false => {
+                let range = number..number.saturating_add(1);
+                Err(Error::OutOfBounds { range, len: self.len() })
+            }
+        }
+    }
+
+    fn decode_into(
+        &self,
+        found: &Found<'_>,
+        number: u64,
+        work: &mut Work,
+        event: &mut Event,
+    ) -> Result<()> {
+        self.decode(found, number, number + 1, &self.0.all, work)?;
+        std::mem::swap(&mut event.told, &mut work.room.told);
+        if !event.loaded.as_ref().is_some_and(|before| Arc::ptr_eq(before, found.loaded)) {
+            event.loaded = Some(found.loaded.clone());
+        }
+        Ok(())
     }
 
     /// Events of a range, with some columns or all.
@@ -554,50 +636,46 @@ impl Reader {
         (work, kept): (&mut Work, &mut Kept),
         batch: &mut Batch,
     ) -> Result<u64> {
-        let (loaded, next) = self.decode(from, to, columns, work, kept)?;
+        let found = self.packet(from, kept)?;
+        let next = self.decode(&found, from, to, columns, work)?;
         let own;
         let sinks = match columns.is_all {
-            true => &loaded.all,
+            true => &found.loaded.all,
             false => {
                 own = Sinks::new(columns.wanted.len(), |column| columns.wanted[column]);
                 &own
             }
         };
-        loaded.decoder.put(&work.room.told, sinks, batch);
+        found.loaded.decoder.put(&work.room.told, sinks, batch);
         Ok(next)
     }
 
-    /// Decodes events of one packet, from `from` on and before `to`; returns by what, and the first that is yet to come.
-    fn decode<'a>(
-        &'a self,
+    /// Decodes events of one packet, from `from` on and before `to`; returns the first that is yet to come.
+    #[inline(always)]
+    fn decode(
+        &self,
+        found: &Found<'_>,
         from: u64,
         to: u64,
         columns: &Columns,
         work: &mut Work,
-        kept: &'a mut Kept,
-    ) -> Result<(&'a Arc<Loaded>, u64)> {
-        let found = self.packet(from, kept)?;
+    ) -> Result<u64> {
         let place = Place::Event { event: from, pos: found.block.pos };
-        let Work { room, of, bytes } = work;
-        let packet = self.stored(&found, place, of, bytes)?;
+        let Work { room, block } = work;
+        let packet = self.stored(found, from, block)?;
         let start = (from - found.first) as usize;
         let end = (to - found.first).min(found.events as u64) as usize;
         let decoder = &found.loaded.decoder;
         decoder.decode(packet, (start, end, found.events), room, place)?;
         decoder.texts(room, |column| columns.wanted[column], place)?;
-        Ok((found.loaded, found.first + end as u64))
+        Ok(found.first + end as u64)
     }
 
-    /// The bytes of a packet: of a block in memory, or one that is kept or read.
+    /// The bytes of a packet, an event of which is asked for: of a block in memory, or one that is held or read.
     #[inline(always)]
-    fn stored<'a>(
-        &'a self,
-        found: &Found<'_>,
-        place: Place,
-        of: &mut (u64, u64),
-        bytes: &'a mut Vec<u8>,
-    ) -> Result<&'a [u8]> {
+    fn stored<'a>(&'a self, found: &Found<'_>, event: u64, held: &'a mut Held) -> Result<&'a [u8]> {
         let inner = &*self.0;
+        let place = Place::Event { event, pos: found.block.pos };
         let corrupt = || Error::Corrupt { what: "block of events", at: place };
         let bytes = match inner.source.as_bytes() {
             Some(all) => {
@@ -613,64 +691,102 @@ impl Reader {
                 bytes
             }
             None => {
-                let this = (inner.number, found.block.pos);
-                if *of != this || bytes.len() != found.block.len {
-                    *of = (0, 0);
-                    bytes.clear();
-                    bytes.shrink_to(KEPT);
-                    let end = found.block.pos.checked_add(found.block.len as u64);
-                    if end.is_none_or(|end| end > inner.source.len()) {
-                        return Err(corrupt());
-                    }
-                    bytes.resize(found.block.len, 0);
-                    inner.source.read_at(found.block.pos, bytes)?;
-                    if !is_whole(bytes, found.block.pos) {
-                        return Err(corrupt());
-                    }
-                    *of = this;
+                if !held.is(inner.number, &found.block) {
+                    self.load(found, event, held)?;
                 }
-                bytes
+                &held.bytes
             }
         };
         let block = Block::parse(bytes, &found.block)?;
         block.packet((found.packet - found.block.first) as usize).ok_or_else(corrupt)
     }
 
+    /// Whether a block need not be read: it lies in memory, or is held, which it is from now on where it was kept.
+    fn is_at_hand(&self, found: &Found<'_>, held: &mut Held) -> bool {
+        let (inner, block) = (&*self.0, &found.block);
+        if inner.source.as_bytes().is_some() || held.is(inner.number, block) {
+            return true;
+        }
+        match inner.blocks.get(block.pos) {
+            Some(bytes) if bytes.as_slice().len() == block.len => {
+                held.bytes = bytes;
+                held.of = (inner.number, block.pos);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Reads a block, which is held then.
+    fn load(&self, found: &Found<'_>, event: u64, held: &mut Held) -> Result<()> {
+        let (source, BlockRef { pos, len, .. }) = (&self.0.source, found.block);
+        let place = Place::Event { event, pos };
+        let corrupt = || Error::Corrupt { what: "block of events", at: place };
+        let end = pos.checked_add(len as u64);
+        if end.is_none_or(|end| end > source.len()) {
+            return Err(corrupt());
+        }
+        let room = held.room(len);
+        source.read_at(pos, room)?;
+        if !is_whole(room, pos) {
+            return Err(corrupt());
+        }
+        held.of = (self.0.number, pos);
+        Ok(())
+    }
+
+    /// The segment of an event that is there.
+    fn segment_of(&self, event: u64) -> usize {
+        match self.0.segments.len() {
+            1 => 0,
+            _ => self.0.firsts.partition_point(|&first| first <= event) - 1,
+        }
+    }
+
     /// The packet of an event that is there.
     fn packet<'a>(&'a self, event: u64, kept: &'a mut Kept) -> Result<Found<'a>> {
         let inner = &*self.0;
-        let number = match inner.segments.len() {
-            1 => 0,
-            _ => inner.firsts.partition_point(|&first| first <= event) - 1,
-        };
-        let (segment, before) = (&inner.segments[number], inner.firsts[number]);
+        let number = self.segment_of(event);
+        let segment = &inner.segments[number];
         let read = || Ok(Loaded::new(&inner.layout, &self.read_model(segment.about.model)?));
         let loaded = inner.models.get(segment.model, kept, read)?;
+        let found =
+            self.found(event, number, loaded, |segment, page| self.page(segment, page).map(Some))?;
+        found.ok_or_else(|| damaged(event, segment))
+    }
+
+    /// The packet of an event in a segment whose model is this; nothing where `page` gives none.
+    #[inline(always)]
+    fn found<'a>(
+        &'a self,
+        event: u64,
+        number: usize,
+        loaded: &'a Arc<Loaded>,
+        page: impl FnOnce(&'a Segment, usize) -> Result<Option<&'a Seen>>,
+    ) -> Result<Option<Found<'a>>> {
+        let inner = &*self.0;
+        let (segment, before) = (&inner.segments[number], inner.firsts[number]);
         let events = loaded.events;
         let packet = (event - before) / events;
-        let damaged = || Error::Corrupt {
-            what: "footer of events",
-            at: Place::Event { event, pos: segment.about.model.pos },
-        };
         if segment.firsts.last() != Some(&segment.about.events.div_ceil(events)) {
-            return Err(damaged());
+            return Err(damaged(event, segment));
         }
-        let page = match segment.pages.len() {
+        let at = match segment.pages.len() {
             1 => 0,
             _ => segment.firsts.partition_point(|&first| first <= packet) - 1,
         };
-        let seen = self.page(segment, page)?;
-        let packet_in = packet - segment.firsts[page];
-        let block = seen.page.find(packet_in).ok_or_else(damaged)?;
+        let Some(seen) = page(segment, at)? else { return Ok(None) };
+        let packet_in = packet - segment.firsts[at];
+        let block = seen.page.find(packet_in).ok_or_else(|| damaged(event, segment))?;
         let first = packet * events;
-        Ok(Found {
+        Ok(Some(Found {
             loaded,
             first: before + first,
             events: events.min(segment.about.events - first) as usize,
             page: seen,
             block,
             packet: packet_in,
-        })
+        }))
     }
 
     /// Segments: their events, and where their models are.
@@ -691,8 +807,8 @@ impl Reader {
         with_scratch(|work, kept| {
             let found = self.packet(event, kept)?;
             let place = Place::Event { event, pos: found.block.pos };
-            let Work { room, of, bytes } = work;
-            let packet = self.stored(&found, place, of, bytes)?;
+            let Work { room, block } = work;
+            let packet = self.stored(&found, event, block)?;
             let events = batch.len() + found.events;
             let own = &found.loaded.decoder;
             own.decode(packet, (0, found.events, found.events), room, place)?;
@@ -723,6 +839,12 @@ impl Reader {
         let page = Page::parse(&section, about)?;
         Ok(cell.get_or_init(|| Seen { page, whole: OnceLock::new() }))
     }
+}
+
+/// What is said of an event of whose packets too few or too many are told.
+fn damaged(event: u64, segment: &Segment) -> Error {
+    let at = Place::Event { event, pos: segment.about.model.pos };
+    Error::Corrupt { what: "footer of events", at }
 }
 
 impl Seen {
@@ -761,7 +883,7 @@ mod tests {
         }
         let file = Arc::new(writer.finish().unwrap());
         for (most, others) in [(STAY, OTHERS), (1 << 12, OTHERS), (0, 1 << 14), (0, 0)] {
-            let reader = Reader::with(file.clone(), most, others).unwrap();
+            let reader = Reader::with(file.clone(), most, others, BLOCKS).unwrap();
             assert!(reader.0.models.told().0 > 6, "{:?}", reader.0.models.told());
             std::thread::scope(|scope| {
                 for thread in 0..2 {
@@ -784,5 +906,96 @@ mod tests {
             }
             assert!(bytes <= most);
         }
+    }
+
+    /// A file that does not lie in memory, and how often it was read.
+    struct Far(Vec<u8>, AtomicU64);
+
+    impl ReadAt for Far {
+        fn len(&self) -> u64 {
+            self.0.as_slice().len() as u64
+        }
+
+        fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+            self.1.fetch_add(1, Relaxed);
+            self.0.as_slice().read_at(offset, buf)
+        }
+    }
+
+    fn squares() -> Vec<u8> {
+        let schema = Schema::new(vec![Field::new("x", Number::I64)]).unwrap();
+        let mut batch = Batch::new(&schema).unwrap();
+        batch.put(0, &(0..SQUARES).map(|i| (i * i) as i64).collect::<Vec<_>>()).unwrap();
+        let mut writer = Writer::new(Vec::new(), schema, Options::default()).unwrap();
+        writer.extend(&batch).unwrap();
+        writer.finish().unwrap()
+    }
+
+    const SQUARES: u64 = 50_000;
+
+    #[test]
+    fn a_block_is_read_once_and_an_event_at_hand_takes_no_reading() {
+        let far = Arc::new(Far(squares(), AtomicU64::new(0)));
+        let reader = Reader::open(far.clone()).unwrap();
+        let (mut random, mut event) = (crate::random::Random(5), Event::default());
+        assert!(!reader.event_at_hand(7, &mut event).unwrap());
+        assert!(event.layout().is_none());
+        let mut square = |random: &mut crate::random::Random, must_be_at_hand: bool| {
+            let i = random.below(SQUARES);
+            let before = far.1.load(Relaxed);
+            match reader.event_at_hand(i, &mut event).unwrap() {
+                true => assert_eq!(far.1.load(Relaxed), before),
+                false => {
+                    assert!(!must_be_at_hand);
+                    reader.event_into(i, &mut event).unwrap();
+                }
+            }
+            assert_eq!(event.values::<i64>(0).next(), Some((i * i) as i64));
+        };
+        (0..20_000).for_each(|_| square(&mut random, false));
+        let reads = far.1.load(Relaxed);
+        let blocks: u64 =
+            reader.0.segments.iter().flat_map(|s| &s.about.pages).map(|p| p.blocks).sum();
+        // Of each block, and of what leads to them.
+        assert!((20..=blocks + 20).contains(&reads), "{reads} {blocks}");
+        (0..20_000).for_each(|_| square(&mut random, true));
+        assert_eq!(far.1.load(Relaxed), reads);
+        let event_behind = reader.event_at_hand(SQUARES, &mut event);
+        assert!(matches!(event_behind, Err(Error::OutOfBounds { .. })));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_read_again_without_new_memory() {
+        let far = Arc::new(Far(squares(), AtomicU64::new(0)));
+        let reader = Reader::with(far.clone(), STAY, OTHERS, 64 << 10).unwrap();
+        let (mut random, mut event) = (crate::random::Random(5), Event::default());
+        let mut squares = |count: u32| {
+            for _ in 0..count {
+                let i = random.below(SQUARES);
+                reader.event_into(i, &mut event).unwrap();
+                assert_eq!(event.values::<i64>(0).next(), Some((i * i) as i64));
+            }
+        };
+        squares(20_000);
+        let before = far.1.load(Relaxed);
+        let counted = allocation_counter::measure(|| squares(2_000));
+        assert!(far.1.load(Relaxed) - before > 200);
+        assert_eq!(counted.count_total, 0);
+    }
+
+    #[test]
+    fn a_damaged_block_is_never_kept() {
+        let mut file = squares();
+        let whole = Reader::open(Arc::new(file.clone())).unwrap();
+        let pos = whole.packet(20_000, &mut Kept::default()).unwrap().block.pos;
+        file[pos as usize + 9] ^= 4;
+        let reader = Reader::open(Arc::new(Far(file, AtomicU64::new(0)))).unwrap();
+        let mut event = reader.event(3).unwrap();
+        for _ in 0..3 {
+            assert!(matches!(reader.event_into(20_000, &mut event), Err(Error::Corrupt { .. })));
+            assert!(!reader.event_at_hand(20_000, &mut event).unwrap());
+            assert_eq!(event.values::<i64>(0).next(), Some(9));
+        }
+        assert!(reader.event_at_hand(3, &mut event).unwrap());
     }
 }

@@ -28,17 +28,6 @@ from . import _types
 
 __all__ = ["Reader", "Writer", "append", "create", "open", "recreate"]
 
-# Changed in a child process: locks of threads that are not there any more may be held in it.
-_process = [0]
-
-
-def _forked():
-    _process[0] += 1
-
-
-os.register_at_fork(after_in_child=_forked)
-
-
 def open(source, *, threads=None):
     """Opens a file of events: a path, a URL, an object with `read` and `seek`, or bytes.
 
@@ -111,25 +100,16 @@ def _opened(source, threads):
     return Reader(source, threads=threads)
 
 
-class Reader(collections.abc.Sequence):
+class Reader(_fiche._EventItems, collections.abc.Sequence):
     """Events that are open for reading. Any number of threads may read at once; a reader of a path or URL can be pickled."""
 
     def __init__(self, source, *, threads=None):
         self._source = os.fspath(source) if isinstance(source, os.PathLike) else source
         self._threads = threads
-        self._process = _process[0]
-        self._native = _fiche._EventReader(self._source, threads)
-        fields, notes = self._native.fields()
+        fields, notes = self._reader.fields()
         self._fields = {name: (text, what, dict(some)) for name, text, what, some in fields}
         self._numbers = {name: i for i, name in enumerate(self._fields)}
         self.notes = dict(notes)
-
-    @property
-    def _reader(self):
-        if self._process != _process[0]:
-            self._native = _fiche._EventReader(self._source, self._threads)
-            self._process = _process[0]
-        return self._native
 
     def __reduce__(self):
         if not isinstance(self._source, str):
@@ -143,7 +123,7 @@ class Reader(collections.abc.Sequence):
         pass
 
     def __len__(self):
-        return len(self._native)
+        return len(self._reader)
 
     def __repr__(self):
         return f"<fiche.events.Reader of {len(self):,} events, {len(self._fields)} fields>"
@@ -173,11 +153,8 @@ class Reader(collections.abc.Sequence):
         for name, (text, _, _) in self._fields.items():
             print(f"{name:{width}} | {text}", file=stream)
 
-    def __getitem__(self, which):
-        """An event by its number, as a dictionary; events of a slice or a list of numbers, as `arrays` and `take` give them; a field by its
-        name."""
-        if type(which) is int and which >= 0:
-            return self._reader.event(which)
+    def _items(self, which):
+        # What `[]` gives for anything but a number from 0 on, which takes no Python on its way.
         if isinstance(which, str):
             return self.arrays([which])[which]
         if isinstance(which, slice):
