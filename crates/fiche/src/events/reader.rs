@@ -908,8 +908,14 @@ mod tests {
         }
     }
 
-    /// A file that does not lie in memory, and how often it was read.
-    struct Far(Vec<u8>, AtomicU64);
+    /// A file that does not lie in memory, how often it was read, and the bytes of the last read.
+    struct Far(Vec<u8>, AtomicU64, AtomicU64);
+
+    impl Far {
+        fn new(file: Vec<u8>) -> Arc<Far> {
+            Arc::new(Far(file, AtomicU64::new(0), AtomicU64::new(0)))
+        }
+    }
 
     impl ReadAt for Far {
         fn len(&self) -> u64 {
@@ -918,6 +924,7 @@ mod tests {
 
         fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
             self.1.fetch_add(1, Relaxed);
+            self.2.store(buf.len() as u64, Relaxed);
             self.0.as_slice().read_at(offset, buf)
         }
     }
@@ -935,11 +942,13 @@ mod tests {
 
     #[test]
     fn a_block_is_read_once_and_an_event_at_hand_takes_no_reading() {
-        let far = Arc::new(Far(squares(), AtomicU64::new(0)));
+        let far = Far::new(squares());
         let reader = Reader::open(far.clone()).unwrap();
         let (mut random, mut event) = (crate::random::Random(5), Event::default());
         assert!(!reader.event_at_hand(7, &mut event).unwrap());
         assert!(event.layout().is_none());
+        // What leads to events.
+        reader.event_into(7, &mut event).unwrap();
         let mut square = |random: &mut crate::random::Random, must_be_at_hand: bool| {
             let i = random.below(SQUARES);
             let before = far.1.load(Relaxed);
@@ -948,6 +957,8 @@ mod tests {
                 false => {
                     assert!(!must_be_at_hand);
                     reader.event_into(i, &mut event).unwrap();
+                    assert_eq!(far.1.load(Relaxed), before + 1);
+                    assert!(far.2.load(Relaxed) <= 4096);
                 }
             }
             assert_eq!(event.values::<i64>(0).next(), Some((i * i) as i64));
@@ -966,7 +977,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_read_again_without_new_memory() {
-        let far = Arc::new(Far(squares(), AtomicU64::new(0)));
+        let far = Far::new(squares());
         let reader = Reader::with(far.clone(), STAY, OTHERS, 64 << 10).unwrap();
         let (mut random, mut event) = (crate::random::Random(5), Event::default());
         let mut squares = |count: u32| {
@@ -989,7 +1000,7 @@ mod tests {
         let whole = Reader::open(Arc::new(file.clone())).unwrap();
         let pos = whole.packet(20_000, &mut Kept::default()).unwrap().block.pos;
         file[pos as usize + 9] ^= 4;
-        let reader = Reader::open(Arc::new(Far(file, AtomicU64::new(0)))).unwrap();
+        let reader = Reader::open(Far::new(file)).unwrap();
         let mut event = reader.event(3).unwrap();
         for _ in 0..3 {
             assert!(matches!(reader.event_into(20_000, &mut event), Err(Error::Corrupt { .. })));
