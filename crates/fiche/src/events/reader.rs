@@ -144,6 +144,8 @@ const KEPT: usize = 4 << 20;
 /// Bytes of blocks that a reader keeps in which single events were, and what one costs beside its own.
 const BLOCKS: u64 = 32 << 20;
 const BESIDE: u64 = 128;
+/// A block of no more is decoded in some microseconds, or some tens of these.
+const QUICK: usize = 16 << 10;
 /// Room for blocks is taken by so many bytes.
 const ROOM: usize = 1024;
 
@@ -422,7 +424,8 @@ impl Reader {
         })
     }
 
-    /// The same where nothing has to be read for it, as all that it takes is in memory; else `false`, and the event is what it was.
+    /// The same where it is a matter of microseconds, as all that it takes is in memory and its block has 16 KiB at most; else `false`, and the event is what it was.
+    /// So it may be called where others wait meanwhile.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`] where there are fewer; [`Error::Corrupt`] where it is damaged.
@@ -433,14 +436,13 @@ impl Reader {
             let Some(loaded) = self.0.models.at_hand(self.0.segments[segment].model) else {
                 return Ok(false);
             };
-            match self
-                .found(number, segment, loaded, |segment, page| Ok(segment.pages[page].get()))?
-            {
-                Some(found) if self.is_at_hand(&found, &mut work.block) => {
-                    self.decode_into(&found, number, work, event).map(|()| true)
-                }
-                _ => Ok(false),
+            let found =
+                self.found(number, segment, loaded, |segment, page| Ok(segment.pages[page].get()));
+            let Some(found) = found? else { return Ok(false) };
+            if found.block.len > QUICK || !self.is_at_hand(&found, &mut work.block) {
+                return Ok(false);
             }
+            self.decode_into(&found, number, work, event).map(|()| true)
         })
     }
 
@@ -973,6 +975,20 @@ mod tests {
         assert_eq!(far.1.load(Relaxed), reads);
         let event_behind = reader.event_at_hand(SQUARES, &mut event);
         assert!(matches!(event_behind, Err(Error::OutOfBounds { .. })));
+    }
+
+    #[test]
+    fn what_takes_long_is_not_at_hand() {
+        let schema = Schema::new(vec![Field::new("x", Number::I64)]).unwrap();
+        let mut batch = Batch::new(&schema).unwrap();
+        batch.put(0, &(0..SQUARES).map(|i| (i * i) as i64).collect::<Vec<_>>()).unwrap();
+        let options = Options::default().access(Access::Scan);
+        let mut writer = Writer::new(Vec::new(), schema, options).unwrap();
+        writer.extend(&batch).unwrap();
+        let reader = Reader::open(Arc::new(writer.finish().unwrap())).unwrap();
+        let mut event = reader.event(4).unwrap();
+        assert!(!reader.event_at_hand(5, &mut event).unwrap());
+        assert_eq!(event.values::<i64>(0).next(), Some(16));
     }
 
     #[test]
