@@ -121,8 +121,7 @@ struct Look<'a> {
     at: &'a mut [usize],
 }
 
-/// What an event is decoded into, and how much of each column was looked at. Moved as a box: the event's own bytes would
-/// be loaded right behind narrower stores to them, which waits for these.
+/// What an event is decoded into, and how much of each column was looked at. A box, as it is moved twice for each event.
 type Room = Box<(Event, Vec<usize>)>;
 
 fn number<'py>(py: Python<'py>, number: Number, bits: u64) -> Bound<'py, PyAny> {
@@ -440,7 +439,9 @@ impl EventItems {
         }
         let opened = EventItems::open(py, self.source.bind(py), self.threads)?;
         let reader = opened.1.clone_ref(py);
-        *self.lock() = opened;
+        // What was there goes when the lock is given up: what is dropped with it may be anything of Python's.
+        let before = std::mem::replace(&mut *self.lock(), opened);
+        drop(before);
         Ok(reader)
     }
 

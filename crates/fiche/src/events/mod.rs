@@ -32,6 +32,7 @@ mod column;
 mod decode;
 mod find;
 mod format;
+mod held;
 mod keys;
 mod learn;
 mod loaded;
