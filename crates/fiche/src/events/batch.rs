@@ -263,6 +263,17 @@ impl Batch {
         picked
     }
 
+    /// Makes room for all events, of which these are the first: others are likely to be as long. What is longer, or more than 32 MiB of a
+    /// column, is given room when it comes.
+    pub(super) fn make_room(&mut self, first: u64, all: u64) {
+        const MOST: u128 = 32 << 20;
+        for column in &mut self.columns {
+            let need = column.len() as u128 * u128::from(all) / u128::from(first.max(1));
+            let need = (need + need / 32).min(MOST) as usize;
+            column.reserve_exact(need.saturating_sub(column.len()));
+        }
+    }
+
     /// Takes all events out; what room there was stays.
     pub fn clear(&mut self) {
         self.columns.iter_mut().for_each(Vec::clear);

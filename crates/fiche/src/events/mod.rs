@@ -36,6 +36,7 @@ mod held;
 mod keys;
 mod learn;
 mod loaded;
+mod many;
 mod model;
 mod packet;
 mod reader;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use super::batch::{Batch, Value};
-use super::decode::{Bits, Decoder, Room, Sinks, Told};
+use super::decode::{Bits, Decoder, Room, Sinks, TEXTS, Told};
 use super::format::{Block, BlockRef, Footer, Page, SegmentRef, is_whole};
 use super::held::Held;
 use super::keys::Keys;
@@ -21,14 +21,13 @@ use crate::envelope::{Container, Kind, Section, SectionRef, read_trailer};
 use crate::error::{Error, Place, Result};
 use crate::in_place::read_end;
 use crate::io::ReadAt;
-use crate::parallel::in_parts;
 
 /// Which columns are read.
 #[derive(Clone, Debug)]
 pub struct Columns {
-    layout: Arc<Layout>,
-    wanted: Vec<bool>,
-    is_all: bool,
+    pub(super) layout: Arc<Layout>,
+    pub(super) wanted: Vec<bool>,
+    pub(super) is_all: bool,
 }
 
 impl Columns {
@@ -41,13 +40,13 @@ impl Columns {
 
 /// Reads events, from any thread.
 #[derive(Clone)]
-pub struct Reader(pub(super) Arc<Inner>, usize);
+pub struct Reader(pub(super) Arc<Inner>, pub(super) usize);
 
 pub(super) struct Inner {
     /// Tells readers apart.
     number: u64,
     /// Bytes of the file: more may have been appended since, or be left of what was not.
-    end: u64,
+    pub end: u64,
     how: (Access, Option<usize>),
     /// Fields of the key.
     pub key: Vec<usize>,
@@ -61,7 +60,7 @@ pub(super) struct Inner {
     models: Models,
     /// By their positions. Of a source in memory there are none.
     blocks: Cache<Vec<u8>>,
-    all: Columns,
+    pub all: Columns,
 }
 
 pub(super) struct Segment {
@@ -153,9 +152,9 @@ struct Scratch {
 }
 
 #[derive(Default)]
-struct Work {
-    room: Room,
-    block: Held,
+pub(super) struct Work {
+    pub room: Room,
+    pub block: Held,
 }
 
 thread_local! {
@@ -163,7 +162,7 @@ thread_local! {
 }
 
 /// What a thread works with is its own while it does: a source may be read by way of events itself.
-fn with_scratch<T>(act: impl FnOnce(&mut Work, &mut Kept) -> Result<T>) -> Result<T> {
+pub(super) fn with_scratch<T>(act: impl FnOnce(&mut Work, &mut Kept) -> Result<T>) -> Result<T> {
     let mut scratch = SCRATCH.take().unwrap_or_default();
     let result = act(&mut scratch.work, &mut scratch.kept);
     SCRATCH.set(Some(scratch));
@@ -180,39 +179,58 @@ pub(super) struct Before {
     pub segments: Vec<SegmentRef>,
 }
 
-/// Of each packet what is from the first event that is asked for to the last.
-#[derive(Default)]
-struct Spans {
-    ranges: Vec<Range<u64>>,
-    /// Their first events, and where these are among all.
-    starts: Vec<(u64, usize)>,
-    len: usize,
-}
-
-impl Spans {
-    /// Whether so few others lie between those that are asked for that all may be in memory: a packet has no more events.
-    fn is_dense(&self, asked: usize) -> bool {
-        self.len <= MOST_EVENTS.max(2 * asked) || asked < 2
-    }
-
-    /// Where an event is that is asked for.
-    fn place(&self, number: u64) -> usize {
-        let (first, at) =
-            self.starts[self.starts.partition_point(|&(first, _)| first <= number) - 1];
-        at + (number - first) as usize
-    }
-}
-
 /// A packet, found.
-struct Found<'a> {
-    loaded: &'a Arc<Loaded>,
+pub(super) struct Found<'a> {
+    pub loaded: &'a Arc<Loaded>,
     /// Its first event, and how many it has.
-    first: u64,
-    events: usize,
+    pub first: u64,
+    pub events: usize,
+    /// The end of its segment, and events that its packets have but for the last.
+    end: u64,
+    each: u64,
     page: &'a Seen,
-    block: BlockRef,
+    pub block: BlockRef,
     /// In its page.
     packet: u64,
+}
+
+impl Found<'_> {
+    /// Goes on to the packet of an event behind, if that is in the same block.
+    #[inline(always)]
+    pub fn go_on(&mut self, event: u64) -> bool {
+        let ahead = match event - self.first {
+            behind if behind < self.each => 0,
+            behind if behind == self.each => 1,
+            behind => behind / self.each,
+        };
+        let (packet, first) = (self.packet + ahead, self.first + ahead * self.each);
+        let is_here = event < self.end && packet - self.block.first < self.block.packets as u64;
+        if is_here {
+            (self.packet, self.first) = (packet, first);
+            self.events = self.each.min(self.end - first) as usize;
+        }
+        is_here
+    }
+
+    /// Where an event of it is said to be.
+    #[inline(always)]
+    pub fn place(&self, event: u64) -> Place {
+        Place::Event { event, pos: self.block.pos }
+    }
+
+    /// The packet's bytes in its block.
+    #[inline(always)]
+    pub fn stored<'a>(&self, block: &Block<'a>, event: u64) -> Result<&'a [u8]> {
+        let corrupt = || Error::Corrupt { what: "block of events", at: self.place(event) };
+        block.packet((self.packet - self.block.first) as usize).ok_or_else(corrupt)
+    }
+
+    /// Of the packet's events those from an event on and before another, and all.
+    #[inline(always)]
+    pub fn events_of(&self, from: u64, to: u64) -> (usize, usize, usize) {
+        let end = (to - self.first).min(self.events as u64) as usize;
+        ((from - self.first) as usize, end, self.events)
+    }
 }
 
 impl Reader {
@@ -424,7 +442,11 @@ impl Reader {
         work: &mut Work,
         event: &mut Event,
     ) -> Result<()> {
-        self.decode(found, number, number + 1, &self.0.all, work)?;
+        let place = found.place(number);
+        let packet = self.stored(found, number, &mut work.block)?;
+        let decoder = &found.loaded.decoder;
+        decoder.decode(packet, found.events_of(number, number + 1), &mut work.room, place)?;
+        decoder.texts(&mut work.room, |_| true).ok_or(Error::Corrupt { what: TEXTS, at: place })?;
         std::mem::swap(&mut event.told, &mut work.room.told);
         if !event.loaded.as_ref().is_some_and(|before| Arc::ptr_eq(before, found.loaded)) {
             event.loaded = Some(found.loaded.clone());
@@ -432,211 +454,14 @@ impl Reader {
         Ok(())
     }
 
-    /// Events of a range, with some columns or all.
-    ///
-    /// # Errors
-    /// [`Error::OutOfBounds`] where there are fewer; [`Error::Corrupt`] where they are damaged; those of reading.
-    pub fn read(&self, range: Range<u64>, columns: Option<&Columns>) -> Result<Batch> {
-        let mut batch = Batch::of(self.0.layout.clone());
-        self.read_into(range, columns.unwrap_or(&self.0.all), &mut batch)?;
-        Ok(batch)
-    }
-
-    /// The same into a batch that is there, whose room is used again: what was in it is gone, and after an error there is no telling what is.
-    ///
-    /// # Errors
-    /// As of [`read`](Reader::read).
-    pub fn read_into(&self, range: Range<u64>, columns: &Columns, batch: &mut Batch) -> Result<()> {
-        if range.start > range.end || range.end > self.len() {
-            return Err(Error::OutOfBounds { range, len: self.len() });
-        }
-        batch.be_of(&self.0.layout)?;
-        self.check(columns)?;
-        batch.clear();
-        let count = range.end - range.start;
-        let threads = self.threads_for(count);
-        let piece = count.div_ceil(threads as u64).max(1);
-        let pieces = (0..threads as u64).map(|i| {
-            let start = range.end.min(range.start + i * piece);
-            start..range.end.min(start + piece)
-        });
-        self.ranges(&mut pieces.collect::<Vec<_>>(), columns, threads, batch)?;
-        batch.set_len(count as usize);
-        Ok(())
-    }
-
-    /// Columns of this reader, or of one whose events have the same.
-    fn check(&self, columns: &Columns) -> Result<()> {
-        // The same one is known by its address.
-        match columns.layout == self.0.layout {
-            true => Ok(()),
-            false => Err(Error::invalid("columns of another schema")),
-        }
-    }
-
-    /// Events by their numbers, in this order; each packet is decoded once.
-    ///
-    /// # Errors
-    /// As of [`read`](Reader::read).
-    pub fn take(&self, numbers: &[u64], columns: Option<&Columns>) -> Result<Batch> {
-        let columns = columns.unwrap_or(&self.0.all);
-        let mut sorted = numbers.to_vec();
-        sorted.sort_unstable();
-        sorted.dedup();
-        if let Some(&last) = sorted.last().filter(|&&last| last >= self.len()) {
-            return Err(Error::OutOfBounds { range: last..last + 1, len: self.len() });
-        }
-        self.check(columns)?;
-        let mut spans = self.spans(&sorted)?;
-        let mut batch = Batch::of(self.0.layout.clone());
-        let places: Vec<usize> = if spans.is_dense(sorted.len()) {
-            self.ranges(
-                &mut spans.ranges,
-                columns,
-                self.threads_for(spans.len as u64),
-                &mut batch,
-            )?;
-            batch.set_len(spans.len);
-            numbers.iter().map(|&number| spans.place(number)).collect()
-        } else {
-            self.gather(&sorted, columns, &mut batch)?;
-            batch.set_len(sorted.len());
-            numbers.iter().map(|number| sorted.partition_point(|other| other < number)).collect()
-        };
-        if places.iter().copied().eq(0..batch.len()) {
-            return Ok(batch);
-        }
-        Ok(batch.pick(&places, &columns.wanted))
-    }
-
-    /// Appends events that are in order, some at a time: no more lie between those of a packet than may be in memory.
-    fn gather(&self, sorted: &[u64], columns: &Columns, batch: &mut Batch) -> Result<()> {
-        let mut spans = self.spans(sorted)?;
-        if !spans.is_dense(sorted.len()) {
-            let (before, behind) = sorted.split_at(sorted.len() / 2);
-            self.gather(before, columns, batch)?;
-            return self.gather(behind, columns, batch);
-        }
-        let mut here = Batch::of(self.0.layout.clone());
-        self.ranges(&mut spans.ranges, columns, self.threads_for(spans.len as u64), &mut here)?;
-        here.set_len(spans.len);
-        let places: Vec<usize> = sorted.iter().map(|&number| spans.place(number)).collect();
-        let picked = here.pick(&places, &columns.wanted);
-        for (all, column) in batch.columns.iter_mut().zip(&picked.columns) {
-            all.extend_from_slice(column);
-        }
-        Ok(())
-    }
-
-    /// What is decoded for events that are in order.
-    fn spans(&self, sorted: &[u64]) -> Result<Spans> {
-        let mut spans = Spans::default();
-        with_scratch(|_, kept| {
-            let mut rest = sorted;
-            while let Some(&first) = rest.first() {
-                let found = self.packet(first, kept)?;
-                let end = found.first + found.events as u64;
-                let some = rest.partition_point(|&number| number < end);
-                let behind = rest[some - 1] + 1;
-                spans.ranges.push(first..behind);
-                spans.starts.push((first, spans.len));
-                spans.len += (behind - first) as usize;
-                rest = &rest[some..];
-            }
-            Ok(())
-        })?;
-        Ok(spans)
-    }
-
-    /// As many threads as so many events are worth.
-    fn threads_for(&self, events: u64) -> usize {
-        const WORTH: u128 = 256 << 10;
-        let stored = u128::from(self.0.end) * u128::from(events) / u128::from(self.len().max(1));
-        if stored >= WORTH { self.1 } else { 1 }
-    }
-
-    /// Appends the events of some ranges.
-    fn ranges(
-        &self,
-        ranges: &mut [Range<u64>],
-        columns: &Columns,
-        threads: usize,
-        batch: &mut Batch,
-    ) -> Result<()> {
-        let append = |ranges: &[Range<u64>], batch: &mut Batch| {
-            with_scratch(|work, kept| {
-                for range in ranges {
-                    let mut at = range.start;
-                    while at < range.end {
-                        at = self.some(at, range.end, columns, (&mut *work, &mut *kept), batch)?;
-                    }
-                }
-                Ok(())
-            })
-        };
-        if threads < 2 {
-            return append(ranges, batch);
-        }
-        let parts = in_parts(threads, ranges, |ranges| {
-            let mut batch = Batch::of(self.0.layout.clone());
-            append(ranges, &mut batch).map(|()| batch)
-        });
-        for part in parts {
-            let part = part?;
-            for (all, column) in batch.columns.iter_mut().zip(&part.columns) {
-                all.extend_from_slice(column);
-            }
-        }
-        Ok(())
-    }
-
-    /// Appends events of one packet, from `from` on and before `to`; returns the first that is yet to come.
-    fn some(
-        &self,
-        from: u64,
-        to: u64,
-        columns: &Columns,
-        (work, kept): (&mut Work, &mut Kept),
-        batch: &mut Batch,
-    ) -> Result<u64> {
-        let found = self.packet(from, kept)?;
-        let next = self.decode(&found, from, to, columns, work)?;
-        let own;
-        let sinks = match columns.is_all {
-            true => &found.loaded.all,
-            false => {
-                own = Sinks::new(columns.wanted.len(), |column| columns.wanted[column]);
-                &own
-            }
-        };
-        found.loaded.decoder.put(&work.room.told, sinks, batch);
-        Ok(next)
-    }
-
-    /// Decodes events of one packet, from `from` on and before `to`; returns the first that is yet to come.
+    /// The block of a packet, an event of which is asked for: in memory, or held, or read.
     #[inline(always)]
-    fn decode(
-        &self,
+    pub(super) fn block<'a>(
+        &'a self,
         found: &Found<'_>,
-        from: u64,
-        to: u64,
-        columns: &Columns,
-        work: &mut Work,
-    ) -> Result<u64> {
-        let place = Place::Event { event: from, pos: found.block.pos };
-        let Work { room, block } = work;
-        let packet = self.stored(found, from, block)?;
-        let start = (from - found.first) as usize;
-        let end = (to - found.first).min(found.events as u64) as usize;
-        let decoder = &found.loaded.decoder;
-        decoder.decode(packet, (start, end, found.events), room, place)?;
-        decoder.texts(room, |column| columns.wanted[column], place)?;
-        Ok(found.first + end as u64)
-    }
-
-    /// The bytes of a packet, an event of which is asked for: of a block in memory, or one that is held or read.
-    #[inline(always)]
-    fn stored<'a>(&'a self, found: &Found<'_>, event: u64, held: &'a mut Held) -> Result<&'a [u8]> {
+        event: u64,
+        held: &'a mut Held,
+    ) -> Result<Block<'a>> {
         let inner = &*self.0;
         let place = Place::Event { event, pos: found.block.pos };
         let corrupt = || Error::Corrupt { what: "block of events", at: place };
@@ -660,8 +485,13 @@ impl Reader {
                 held.bytes()
             }
         };
-        let block = Block::parse(bytes, &found.block)?;
-        block.packet((found.packet - found.block.first) as usize).ok_or_else(corrupt)
+        Block::parse(bytes, &found.block)
+    }
+
+    /// The bytes of a packet, an event of which is asked for.
+    #[inline(always)]
+    fn stored<'a>(&'a self, found: &Found<'_>, event: u64, held: &'a mut Held) -> Result<&'a [u8]> {
+        found.stored(&self.block(found, event, held)?, event)
     }
 
     /// Whether a block need not be read: it lies in memory, or is held, which it is from now on where it was kept.
@@ -681,7 +511,7 @@ impl Reader {
     }
 
     /// The packet of an event that is there.
-    fn packet<'a>(&'a self, event: u64, kept: &'a mut Kept) -> Result<Found<'a>> {
+    pub(super) fn packet<'a>(&'a self, event: u64, kept: &'a mut Kept) -> Result<Found<'a>> {
         let inner = &*self.0;
         let number = self.segment_of(event);
         let segment = &inner.segments[number];
@@ -720,6 +550,8 @@ impl Reader {
             loaded,
             first: before + first,
             events: events.min(segment.about.events - first) as usize,
+            end: before + segment.about.events,
+            each: events,
             page: seen,
             block,
             packet: packet_in,
@@ -749,10 +581,10 @@ impl Reader {
             let events = batch.len() + found.events;
             let own = &found.loaded.decoder;
             own.decode(packet, (0, found.events, found.events), room, place)?;
-            own.texts(room, |_| true, place)?;
+            own.texts(room, |_| true).ok_or(Error::Corrupt { what: TEXTS, at: place })?;
             (0..batch.columns.len())
                 .for_each(|column| with(column, own.of(&room.told, column).len()));
-            decoder.put(&room.told, &Sinks::new(batch.columns.len(), |_| true), batch);
+            decoder.put(&mut room.told, &Sinks::new(batch.columns.len(), |_| true), batch);
             batch.set_len(events);
             Ok(found.first + found.events as u64)
         })

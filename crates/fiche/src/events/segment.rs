@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::batch::Batch;
-use super::decode::{Decoder, Room};
+use super::decode::{Decoder, Room, TEXTS};
 use super::learn::{Learner, plan, starts};
 use super::model::{MOST_EVENTS, MOST_TEXTS, MOST_VALUES, Model, Plan};
 use super::packet::load;
@@ -149,7 +149,7 @@ fn encode(
             let events = starts[0][packet + 1] - starts[0][packet];
             let at = Place::Event { event: starts[0][packet] as u64, pos: 0 };
             decoder.decode(&packets.bytes[start..], (0, events, events), &mut room, at)?;
-            decoder.texts(&mut room, |_| true, at)?;
+            decoder.texts(&mut room, |_| true).ok_or(Error::Corrupt { what: TEXTS, at })?;
             // Columns without their own values are known to be the same as others.
             let is_same = decoder.is_same(&room.told, &formed.batch, |level| starts[level][packet])
                 && formed.columns.iter().all(|column| {

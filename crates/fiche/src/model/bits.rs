@@ -1,6 +1,8 @@
 //! Streams of bits, the first bit lowest: forward from the front of a range of bytes, or backward
 //! from its end, so that two share one range and only its length needs to be known.
 
+use std::ops::Range;
+
 use crate::wire::{Put, load_u64};
 
 /// Bytes that readers may look at before and behind a range.
@@ -59,10 +61,28 @@ impl Default for Padded {
 impl Padded {
     /// Takes other bytes.
     pub fn fill(&mut self, bytes: &[u8]) {
+        self.clear();
+        self.add(bytes);
+        self.close();
+    }
+
+    /// None are left, and more may be added.
+    pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.resize(MARGIN, 0);
+    }
+
+    /// Takes more bytes, behind the others. Where these are.
+    #[inline(always)]
+    pub fn add(&mut self, bytes: &[u8]) -> Range<usize> {
+        let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
-        self.bytes.resize(bytes.len() + 2 * MARGIN, 0);
+        start..self.bytes.len()
+    }
+
+    /// No more are added: the margin behind them.
+    pub fn close(&mut self) {
+        self.bytes.resize(self.bytes.len() + MARGIN, 0);
     }
 
     /// All of them, with the margins.

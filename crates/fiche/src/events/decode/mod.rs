@@ -2,12 +2,14 @@
 
 mod run;
 mod texts;
+mod wide;
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use run::Packet;
+use run::{At, Lane, Packets};
 use texts::{Span, Texts};
+use wide::Wide;
 
 use super::batch::Batch;
 use super::column::map::Map;
@@ -161,6 +163,11 @@ struct Decoded {
     maps: Vec<Map>,
     /// All of its symbols are plain.
     is_plain: bool,
+    /// Some symbol is followed by bits, or by more than come at once.
+    has_bits: bool,
+    has_long: bool,
+    /// The map of all symbols that are scaled.
+    scale: Option<Map>,
 }
 
 /// What tables are chosen by.
@@ -293,18 +300,28 @@ impl<'a> Bits<'a> {
     }
 }
 
+/// What is damaged where a packet, or its texts, cannot be decoded.
+pub(super) const PACKET: &str = "packet of events";
+pub(super) const TEXTS: &str = "texts of events";
+
 /// Values of a packet at most that a thread keeps the room of.
 const KEPT: usize = 1 << 18;
+/// Values of several packets at most that are decoded at once.
+const MOST_AT_ONCE: usize = KEPT;
 
 /// What a decoder works with: one for each thread.
 #[derive(Default)]
 pub(crate) struct Room {
     padded: Padded,
+    /// The packets that lie in it.
+    lanes: Vec<Lane>,
+    ats: Vec<At>,
     pub told: Told,
     places: Places,
     given: Vec<u8>,
     modulo: Vec<u16>,
     based: Vec<u16>,
+    wide: Wide,
     codec: Scratch,
 }
 
@@ -315,10 +332,15 @@ pub(crate) struct Told {
     values: Vec<u64>,
     /// Those of their symbols.
     classes: Vec<u8>,
-    /// Of each level.
+    /// Packets.
+    lanes: usize,
+    /// Of each level, packet by packet.
     items: Vec<Items>,
-    /// Where in the packet bytes of texts are that are stored as they are.
-    stored: Range<usize>,
+    /// Of each level the items that are wanted, among those of all packets, and up to where in this those of each level are.
+    wanted: Vec<Range<usize>>,
+    wanted_ends: Vec<usize>,
+    /// Where in each packet bytes of texts are that are stored as they are.
+    stored: Vec<Range<usize>>,
     /// Of columns of words the lengths of texts, and their bytes; and where those of each column are that are wanted.
     lens: Vec<u64>,
     texts: Vec<u8>,
@@ -333,12 +355,14 @@ struct Items {
     to: usize,
     /// Where the values of its first column begin.
     start: usize,
+    /// All of the packets that are decoded with it, which a column has one behind the other.
+    total: usize,
 }
 
 impl Items {
     #[inline(always)]
     fn each(self, of: impl Fn(usize) -> usize) -> Items {
-        Items { all: of(self.all), from: of(self.from), to: of(self.to), start: 0 }
+        Items { all: of(self.all), from: of(self.from), to: of(self.to), start: 0, total: 0 }
     }
 }
 
@@ -350,6 +374,15 @@ impl Sinks {
     /// The columns of a layout that are wanted.
     pub fn new(columns: usize, wanted: impl Fn(usize) -> bool) -> Sinks {
         Sinks((0..columns).filter(|&column| wanted(column)).collect())
+    }
+}
+
+impl Room {
+    /// No packets are left in it.
+    pub fn clear(&mut self) {
+        self.padded.clear();
+        self.lanes.clear();
+        self.ats.clear();
     }
 }
 
@@ -468,6 +501,12 @@ impl Decoder {
             };
             self.tables.push(table);
         }
+        let has_bits = symbols.iter().any(|symbol| symbol.bits > 0);
+        let has_long = symbols.iter().any(|symbol| symbol.bits > AT_ONCE);
+        let scaled = symbols.iter().zip(&abouts).filter(|(_, about)| about.is(Kind::Scaled));
+        let mut scaled = scaled.map(|(symbol, _)| symbol.map);
+        let scale = scaled.next().filter(|&first| scaled.all(|map| map == first));
+        let scale = scale.map(|map| coder.maps[usize::from(map)]);
         let chosen = match (&symbols[..], chosen) {
             ([one], Chosen::Nothing) if is_plain && all && one.bits == 0 => {
                 Chosen::Constant(one.base, coder.class(0))
@@ -489,6 +528,9 @@ impl Decoder {
             copies,
             maps: coder.maps.clone(),
             is_plain: is_plain && all,
+            has_bits,
+            has_long,
+            scale,
         });
     }
 
@@ -497,18 +539,40 @@ impl Decoder {
     pub fn decode(
         &self,
         stored: &[u8],
-        (from, to, all): (usize, usize, usize),
+        events: (usize, usize, usize),
         room: &mut Room,
         at: Place,
     ) -> Result<()> {
-        room.padded.fill(stored);
+        room.clear();
+        let is_added = self.add(stored, events, room);
+        is_added.and_then(|()| self.run(room)).ok_or(Error::Corrupt { what: PACKET, at })
+    }
+
+    /// Adds a packet to those in a room. `None` where it has no beginning.
+    pub fn add(
+        &self,
+        stored: &[u8],
+        (from, to, all): (usize, usize, usize),
+        room: &mut Room,
+    ) -> Option<()> {
+        let at = room.padded.add(stored);
+        let events = Items { all, from, to, start: 0, total: 0 };
+        let (lane, at) = Lane::new(self, room.padded.bytes(), at, events)?;
+        room.lanes.push(lane);
+        room.ats.push(at);
+        Some(())
+    }
+
+    /// Decodes the packets in a room, whose models this is the decoder of. `None` where one is damaged, or where they have more values
+    /// than several may have at once.
+    pub fn run(&self, room: &mut Room) -> Option<()> {
         if room.told.values.len() > KEPT || room.told.texts.capacity() > 8 * KEPT {
             room.told = Told::default();
         }
-        room.told.items.resize(self.levels, Items::default());
-        let events = Items { all, from, to, start: 0 };
-        let packet = Packet { decoder: self, len: stored.len(), events, room };
-        with_bit_counts(packet).ok_or(Error::Corrupt { what: "packet of events", at })
+        room.padded.close();
+        room.told.items.clear();
+        room.told.items.resize(room.lanes.len() * self.levels, Items::default());
+        with_bit_counts(Packets { decoder: self, room })
     }
 
     /// The values of a column that are wanted, of those that this decoder told.
@@ -516,10 +580,10 @@ impl Decoder {
     pub fn of<'a>(&self, told: &'a Told, column: usize) -> Bits<'a> {
         let own = self.own[column];
         if own.words != NONE {
-            return told.text(own.words as usize, own.is_counts);
+            return told.text(0, own.words as usize, own.is_counts);
         }
         let items = told.items[own.level as usize];
-        let start = items.start + own.before as usize * items.all;
+        let start = items.start + own.before as usize * items.total;
         Bits::Numbers(&told.values[start + items.from..start + items.to])
     }
 
@@ -562,13 +626,53 @@ impl Decoder {
     }
 
     /// Appends values that are wanted to columns of a batch.
-    pub fn put(&self, told: &Told, sinks: &Sinks, batch: &mut Batch) {
+    pub fn put(&self, told: &mut Told, sinks: &Sinks, batch: &mut Batch) {
+        told.see_wanted();
         for &column in &sinks.0 {
-            let (width, out) = (self.own[column].width, &mut batch.columns[column]);
-            match self.of(told, column) {
-                Bits::Numbers(values) => put(values, width, out),
-                Bits::Bytes(bytes) => out.extend_from_slice(bytes),
+            let (own, out) = (self.own[column], &mut batch.columns[column]);
+            if own.words != NONE {
+                for packet in 0..told.lanes {
+                    match told.text(packet, own.words as usize, own.is_counts) {
+                        Bits::Numbers(lens) => put(lens, own.width, out),
+                        Bits::Bytes(bytes) => out.extend_from_slice(bytes),
+                    }
+                }
+                continue;
             }
+            let level = own.level as usize;
+            let first = told.items[told.lanes * level];
+            let start = first.start + own.before as usize * first.total;
+            let ends = &told.wanted_ends;
+            for wanted in &told.wanted[ends[level]..ends[level + 1]] {
+                put(&told.values[start + wanted.start..start + wanted.end], own.width, out);
+            }
+        }
+    }
+}
+
+impl Told {
+    /// The items of each level that are wanted: of packets that follow each other they are in one piece mostly.
+    fn see_wanted(&mut self) {
+        self.wanted.clear();
+        self.wanted_ends.clear();
+        self.wanted_ends.push(0);
+        for items in self.items.chunks_exact(self.lanes.max(1)) {
+            let mut wanted = 0..0;
+            for packet in items {
+                let at = packet.start - items[0].start;
+                let here = at + packet.from..at + packet.to;
+                if here.start != wanted.end {
+                    if !wanted.is_empty() {
+                        self.wanted.push(wanted);
+                    }
+                    wanted = here.start..here.start;
+                }
+                wanted.end = here.end;
+            }
+            if !wanted.is_empty() {
+                self.wanted.push(wanted);
+            }
+            self.wanted_ends.push(self.wanted.len());
         }
     }
 }

@@ -1,74 +1,156 @@
 //! Goes through the symbols and bits of a packet.
 #![allow(unsafe_code)]
 
+use std::ops::Range;
+
+use super::wide::{By, Wide};
 use super::{
-    AT_ONCE, About, Base, Chosen, Decoded, Decoder, ESCAPE, Items, Kind, MISSING, OTHER, Room,
-    Symbol, Told,
+    AT_ONCE, About, Base, Chosen, Decoded, Decoder, ESCAPE, Items, Kind, MISSING, MOST_AT_ONCE,
+    OTHER, Room, Symbol, Told,
 };
 use crate::events::packet::{self, Places};
 use crate::events::schema::Count;
-use crate::model::{Bits, FIRST, MARGIN, Words};
+use crate::model::{Bits, FIRST, Words};
 use crate::processor::Work;
 use crate::wire::load_u32;
 
-/// A packet that lies in the room for it, and its events.
-pub(super) struct Packet<'a> {
+/// Packets that lie in the room for them.
+pub(super) struct Packets<'a> {
     pub decoder: &'a Decoder,
-    pub len: usize,
-    pub events: Items,
     pub room: &'a mut Room,
 }
 
-impl Work for Packet<'_> {
-    /// `None` where the packet is damaged.
+/// A packet.
+#[derive(Clone, Copy)]
+pub(super) struct Lane {
+    /// Where its bits began.
+    end: usize,
+    /// Values that it may still have.
+    left: u64,
+    events: Items,
+    /// Its items among those of all packets, on the level that is decoded.
+    pub first: usize,
+    pub last: usize,
+}
+
+/// How far a packet was gone through.
+#[derive(Clone, Copy)]
+pub(super) struct At {
+    pub number: u32,
+    /// Of the value before, where that matters.
+    pub class: u8,
+    /// Where the next word is.
+    pub next: usize,
+    pub bits: Bits<true>,
+}
+
+impl Lane {
+    /// Of the bytes that are there; `None` where these are too few.
+    #[inline(always)]
+    pub fn new(
+        decoder: &Decoder,
+        bytes: &[u8],
+        at: Range<usize>,
+        events: Items,
+    ) -> Option<(Lane, At)> {
+        let (number, next) = match decoder.has_number {
+            true if at.len() < 4 => return None,
+            true => (load_u32(bytes, at.start), at.start + 4),
+            false => (FIRST, at.start),
+        };
+        let bits = Bits::new(at.end);
+        let lane = Lane { end: bits.pos(), left: decoder.most, events, first: 0, last: 0 };
+        Some((lane, At { number, class: OTHER, next, bits }))
+    }
+
+    /// All has been read, and no more; what lies between words and bits, which is returned, is for texts.
+    #[inline(always)]
+    fn done(&self, at: &At) -> Option<Range<usize>> {
+        let end = at.bits.pos();
+        let is_over = end <= self.end && at.number == FIRST && at.next <= end / 8;
+        is_over.then_some(at.next..end / 8)
+    }
+}
+
+impl Work for Packets<'_> {
+    /// `None` where a packet is damaged.
     type Done = Option<()>;
 
     #[inline(always)]
     fn run(self) -> Option<()> {
-        let Packet { decoder, len, events, room } = self;
-        let Room { padded, told, places, given, modulo, based, .. } = room;
-        if decoder.has_number && len < 4 {
-            return None;
+        let (lanes, ats) = (&self.room.lanes[..], &self.room.ats[..]);
+        if let ([lane], [at]) = (lanes, ats) {
+            // What there is one of needs no memory.
+            let (lane, at) = (*lane, *at);
+            return self.all::<false>(&mut [lane], &mut [at]);
         }
-        let bytes = padded.bytes();
-        let mut run = Run {
-            words: padded.words(),
-            number: if decoder.has_number { load_u32(bytes, MARGIN) } else { FIRST },
-            next: MARGIN + if decoder.has_number { 4 } else { 0 },
-            bits: Bits::new(MARGIN + len),
-        };
-        let (mut left, mut start) = (decoder.most, 0);
+        let mut lanes = std::mem::take(&mut self.room.lanes);
+        let mut ats = std::mem::take(&mut self.room.ats);
+        let Packets { decoder, room } = self;
+        let done = Packets { decoder, room: &mut *room }.all::<true>(&mut lanes, &mut ats);
+        (room.lanes, room.ats) = (lanes, ats);
+        done
+    }
+}
+
+impl Packets<'_> {
+    #[inline(always)]
+    fn all<const SEVERAL: bool>(self, lanes: &mut [Lane], ats: &mut [At]) -> Option<()> {
+        let Packets { decoder, room } = self;
+        let Room { padded, told, places, given, modulo, based, wide, .. } = room;
+        let count = if SEVERAL { lanes.len() } else { 1 };
+        let (words, mut start) = (padded.words(), 0);
+        told.lanes = count;
         for step in &decoder.steps {
-            let above = *told.items.get(step.above)?;
-            let mut here = match step.count {
-                Count::Events => events,
-                Count::Fixed(len) => above.each(|items| items.saturating_mul(len as usize)),
-                Count::Column(counts) => {
-                    let counts = told.all(above, counts)?;
-                    let sum = |counts: &[u64]| {
-                        counts.iter().fold(0usize, |sum, &count| sum.saturating_add(count as usize))
-                    };
-                    let from = sum(counts.get(..above.from)?);
-                    let to = from.saturating_add(sum(counts.get(above.from..above.to)?));
-                    let all = to.saturating_add(sum(counts.get(above.to..)?));
-                    Items { all, from, to, start }
-                }
-            };
-            here.start = start;
-            *told.items.get_mut(step.level)? = here;
-            left = left.checked_sub((here.all as u64).checked_mul(step.values)?)?;
+            let (here, above) = (count * step.level, count * step.above);
+            let mut total = 0usize;
+            for (i, lane) in lanes.iter_mut().enumerate() {
+                let above = *told.items.get(above + i)?;
+                let items = match step.count {
+                    Count::Events => lane.events,
+                    Count::Fixed(len) => above.each(|items| items.saturating_mul(len as usize)),
+                    Count::Column(counts) => {
+                        let counts = told.all(above, counts)?;
+                        let sum = |counts: &[u64]| {
+                            counts
+                                .iter()
+                                .fold(0usize, |sum, &count| sum.saturating_add(count as usize))
+                        };
+                        let from = sum(counts.get(..above.from)?);
+                        let to = from.saturating_add(sum(counts.get(above.from..above.to)?));
+                        let all = to.saturating_add(sum(counts.get(above.to..)?));
+                        Items { all, from, to, start: 0, total: 0 }
+                    }
+                };
+                lane.left = lane.left.checked_sub((items.all as u64).checked_mul(step.values)?)?;
+                lane.first = total;
+                total = total.checked_add(items.all)?;
+                lane.last = total;
+                *told.items.get_mut(here + i)? = items;
+            }
+            let columns = decoder.columns.get(step.columns.clone())?;
+            let end = columns.len().checked_mul(total)?.checked_add(start)?;
+            // So that many packets take no more room than any one may.
+            if SEVERAL && end > MOST_AT_ONCE {
+                return None;
+            }
+            if SEVERAL {
+                wide.turns(lanes);
+            }
+            for (lane, items) in lanes.iter().zip(told.items.get_mut(here..)?) {
+                (items.start, items.total) = (start + lane.first, total);
+            }
+            let above = *told.items.get(above)?;
             if step.is_placed {
                 match step.count {
-                    Count::Events => places.set(std::iter::once(here.all)),
-                    Count::Fixed(len) => places.set(std::iter::repeat_n(len as usize, above.all)),
+                    Count::Events => places.set(lanes.iter().map(|lane| lane.last - lane.first)),
+                    Count::Fixed(len) => places.set(std::iter::repeat_n(len as usize, above.total)),
                     Count::Column(counts) => {
-                        let counts = told.all(above, counts)?.iter();
+                        let counts = told.of_all(above, counts)?.iter();
                         places.set(counts.map(|&count| count as usize));
                     }
                 }
             }
-            let columns = decoder.columns.get(step.columns.clone())?;
-            let end = start + columns.len() * here.all;
             if told.values.len() < end {
                 told.values.resize(end, 0);
                 told.classes.resize(end, OTHER);
@@ -76,39 +158,54 @@ impl Work for Packet<'_> {
             let (known, classes) = told.classes.split_at_mut_checked(start)?;
             let level = Level {
                 decoder,
+                words,
                 values: told.values.get_mut(start..end)?,
                 classes: classes.get_mut(..end - start)?,
-                items: here.all,
+                items: total,
                 above: known.get(above.start..)?,
-                above_items: above.all,
+                above_items: above.total,
                 places,
                 given,
                 modulo,
                 based,
+                wide,
             };
-            run.level(columns, level)?;
+            level.decode::<SEVERAL>(columns, lanes, ats)?;
             start = end;
         }
-        // All has been read, and no more; what lies between is for texts.
-        let end = run.bits.pos();
-        let is_over = end <= 8 * (MARGIN + len) && run.number == FIRST && run.next <= end / 8;
-        told.stored = run.next..end / 8;
-        (is_over && (told.stored.is_empty() || !decoder.words.is_empty())).then_some(())
+        told.stored.clear();
+        for (lane, at) in lanes.iter().zip(ats) {
+            let stored = lane.done(at)?;
+            match decoder.words.is_empty() {
+                true if !stored.is_empty() => return None,
+                true => {}
+                false => told.stored.push(stored),
+            }
+        }
+        Some(())
     }
 }
 
 impl Told {
-    /// All values of a level's column that so many are before.
+    /// All values that a packet has of a level's column that so many are before.
     #[inline(always)]
     pub(super) fn all(&self, items: Items, before: usize) -> Option<&[u64]> {
-        let start = items.start + before * items.all;
+        let start = items.start + before * items.total;
         self.values.get(start..start + items.all)
+    }
+
+    /// Those of all packets, of which this is the first.
+    #[inline(always)]
+    fn of_all(&self, first: Items, before: usize) -> Option<&[u64]> {
+        let start = first.start + before * first.total;
+        self.values.get(start..start + first.total)
     }
 }
 
-/// A level whose columns are decoded.
+/// A level whose columns are decoded, of all packets.
 struct Level<'a> {
     decoder: &'a Decoder,
+    words: Words<'a>,
     /// Column behind column, so many items of each.
     values: &'a mut [u64],
     classes: &'a mut [u8],
@@ -120,22 +217,21 @@ struct Level<'a> {
     given: &'a mut Vec<u8>,
     modulo: &'a mut Vec<u16>,
     based: &'a mut Vec<u16>,
+    wide: &'a mut Wide,
 }
 
-/// Decoding of a packet on its way.
-struct Run<'a> {
-    words: Words<'a>,
-    number: u32,
-    /// Where the next word is.
-    next: usize,
-    bits: Bits<true>,
-}
-
-impl Run<'_> {
+impl Level<'_> {
+    /// Column by column, and of each packet by packet: what the next packet has waits for nothing that this one has.
     #[inline(always)]
-    fn level(&mut self, columns: &[Decoded], level: Level<'_>) -> Option<()> {
+    fn decode<const SEVERAL: bool>(
+        self,
+        columns: &[Decoded],
+        lanes: &[Lane],
+        ats: &mut [At],
+    ) -> Option<()> {
         let Level {
             decoder,
+            words,
             values,
             classes,
             items,
@@ -145,7 +241,8 @@ impl Run<'_> {
             given,
             modulo,
             based,
-        } = level;
+            wide,
+        } = self;
         let mut at = 0;
         for about in columns {
             let (before, out) = values.split_at_mut_checked(at)?;
@@ -156,152 +253,186 @@ impl Run<'_> {
                 places.modulo(about.places.len(), based);
                 own = based.get(..items)?;
             }
-            let column = Column { decoder, about, before, places: own };
+            let column = Column { decoder, words, about, before, places: own };
+            let is_wide = SEVERAL && about.base == Base::None;
             match about.chosen {
                 Chosen::Constant(value, class) => {
                     out.fill(value);
                     classes.fill(class);
                 }
-                Chosen::Nothing => self.either(&column, out, classes, |_, _, _| 0)?,
+                Chosen::Nothing if is_wide => column.wide(lanes, ats, out, classes, wide, By::Nothing)?,
+                Chosen::Nothing => column.decode::<SEVERAL>(lanes, ats, out, classes, |_, _, _| 0)?,
                 Chosen::Class(back) => {
                     let other = known.get(at.checked_sub(back * items)?..)?.get(..items)?;
-                    self.either(&column, out, classes, |row, _, _| other[row].into())?;
+                    column.by_rows::<SEVERAL>(lanes, ats, out, classes, wide, other)?;
                 }
                 Chosen::Above(before) => {
                     let other = above.get(before * above_items..)?.get(..above_items)?;
                     let rows = places.above.get(..items)?;
                     given.clear();
                     given.extend(rows.iter().map(|&row| other.get(row as usize).unwrap_or(&OTHER)));
-                    let given = &given[..items];
-                    self.either(&column, out, classes, |row, _, _| given[row].into())?;
+                    column.by_rows::<SEVERAL>(lanes, ats, out, classes, wide, &given[..items])?;
                 }
                 Chosen::Index => {
-                    let index = places.index.get(..items)?;
-                    self.either(&column, out, classes, |row, _, _| index[row].into())?;
+                    column.by_rows::<SEVERAL>(lanes, ats, out, classes, wide, places.index.get(..items)?)?;
                 }
                 Chosen::Place(period) => {
                     places.modulo(period, modulo);
                     let modulo = modulo.get(..items)?;
-                    self.either(&column, out, classes, |row, _, _| modulo[row].into())?;
+                    column.decode::<SEVERAL>(lanes, ats, out, classes, |row, _, _| modulo[row].into())?;
                 }
-                Chosen::Own => self.either(&column, out, classes, |_, class, _| class.into())?,
-                Chosen::Run => self.either(&column, out, classes, |_, _, run| run.into())?,
+                Chosen::Own if is_wide => column.wide(lanes, ats, out, classes, wide, By::Own)?,
+                Chosen::Own => column.decode::<SEVERAL>(lanes, ats, out, classes, |_, class, _| class.into())?,
+                Chosen::Run => column.decode::<SEVERAL>(lanes, ats, out, classes, |_, _, run| run.into())?,
             }
             at += items;
         }
         Some(())
     }
-
-    /// Columns all of whose symbols are plain have a loop of their own, with nothing else in it.
-    #[inline(always)]
-    fn either(
-        &mut self,
-        column: &Column<'_>,
-        out: &mut [u64],
-        classes: &mut [u8],
-        context: impl Fn(usize, u8, u8) -> usize,
-    ) -> Option<()> {
-        match column.about.is_plain {
-            true => self.values::<true>(column, out, classes, context),
-            false => self.values::<false>(column, out, classes, context),
-        }
-    }
-
-    #[inline(always)]
-    fn values<const PLAIN: bool>(
-        &mut self,
-        column: &Column<'_>,
-        out: &mut [u64],
-        classes: &mut [u8],
-        context: impl Fn(usize, u8, u8) -> usize,
-    ) -> Option<()> {
-        let Column { decoder, about, .. } = column;
-        let words = self.words;
-        let (mut number, mut next, mut bits) = (self.number, self.next, self.bits);
-        let (mut class, mut run) = (OTHER, 0);
-        // With a base, the integer before.
-        let (mut start, mut before) = (0, 0);
-        if !PLAIN && about.base.has_first() && !out.is_empty() {
-            let (low, count) = about.first;
-            before = low.wrapping_add(take(&mut bits, words, count));
-            out[0] = about.maps[0].from(about.number, before) & about.all;
-            classes[0] = OTHER;
-            start = 1;
-        }
-        let (tables, symbols) =
-            (&decoder.tables[about.tables..], &decoder.symbols[about.symbols..]);
-        let slots = &decoder.slots[..];
-        let classes = &mut classes[..out.len()];
-        for row in start..out.len() {
-            // SAFETY: a column has tables for all that it may be chosen by.
-            let table = *unsafe { tables.get_unchecked(context(row, class, run)) };
-            let place = table.slots + (number & u32::from(table.mask));
-            // SAFETY: a table has slots for all numbers up to its mask.
-            let slot = *unsafe { slots.get_unchecked(place as usize) };
-            // A table of one symbol leaves the number as it is. Whether a word is taken nobody foresees: so there is no branch.
-            number = slot.next(number, table.bits.into());
-            let word = u32::from(words.load(next) as u16);
-            let is_low = number < FIRST;
-            number = if is_low { number << 16 | word } else { number };
-            next += usize::from(is_low) * 2;
-            let told = About(slot.about());
-            class = told.class();
-            classes[row] = class;
-            // SAFETY: slots name symbols of their column.
-            let symbol = unsafe { symbols.get_unchecked(told.symbol()) };
-            let place = bits.word(words) & !(u64::MAX << told.bits());
-            bits.skip(told.bits());
-            let mut value = symbol.base ^ place << told.shift();
-            if !PLAIN {
-                run = if told.is(Kind::Copy) { (run + 1).min(OTHER) } else { 0 };
-                if !told.is_plain() {
-                    if told.is(Kind::Copy) {
-                        value = column.copy(told.symbol(), row, out)?;
-                    } else if told.is(Kind::Scaled) {
-                        let whole = symbol.base.wrapping_add(place) as i64;
-                        let map = about.maps.get(usize::from(symbol.map))?;
-                        value = map.scaled(about.number, whole);
-                    } else {
-                        if symbol.map == MISSING {
-                            return None;
-                        }
-                        let place = match symbol.bits {
-                            ..=AT_ONCE => place,
-                            more => take(&mut bits, words, more.into()),
-                        };
-                        if about.base == Base::Place {
-                            before = about.places[usize::from(column.places[row])];
-                        }
-                        (value, before) = about.mapped(symbol, place, before);
-                    }
-                }
-            }
-            out[row] = value;
-        }
-        (self.number, self.next, self.bits) = (number, next, bits);
-        Some(())
-    }
 }
 
 /// A column, and the values of those before it on its level.
-struct Column<'a> {
-    decoder: &'a Decoder,
-    about: &'a Decoded,
-    before: &'a [u64],
+pub(super) struct Column<'a> {
+    pub decoder: &'a Decoder,
+    pub words: Words<'a>,
+    pub about: &'a Decoded,
+    pub before: &'a [u64],
     /// With a base of places that of each item.
     places: &'a [u16],
 }
 
 impl Column<'_> {
+    /// Tables are chosen by what is known of each item.
+    #[inline(always)]
+    fn by_rows<const SEVERAL: bool>(
+        &self,
+        lanes: &[Lane],
+        ats: &mut [At],
+        out: &mut [u64],
+        classes: &mut [u8],
+        wide: &mut Wide,
+        of: &[u8],
+    ) -> Option<()> {
+        match SEVERAL && self.about.base == Base::None {
+            true => self.wide(lanes, ats, out, classes, wide, By::Rows(of)),
+            false => self.decode::<SEVERAL>(lanes, ats, out, classes, |row, _, _| of[row].into()),
+        }
+    }
+
+    /// Columns all of whose symbols are plain have a loop of their own, with nothing else in it.
+    #[inline(always)]
+    fn decode<const SEVERAL: bool>(
+        &self,
+        lanes: &[Lane],
+        ats: &mut [At],
+        out: &mut [u64],
+        classes: &mut [u8],
+        context: impl Fn(usize, u8, u8) -> usize,
+    ) -> Option<()> {
+        match self.about.is_plain {
+            true => self.values::<true, SEVERAL>(lanes, ats, out, classes, context)?,
+            false => self.values::<false, SEVERAL>(lanes, ats, out, classes, context)?,
+        }
+        Some(())
+    }
+
+    #[inline(always)]
+    fn values<const PLAIN: bool, const SEVERAL: bool>(
+        &self,
+        lanes: &[Lane],
+        ats: &mut [At],
+        out: &mut [u64],
+        classes: &mut [u8],
+        context: impl Fn(usize, u8, u8) -> usize,
+    ) -> Option<()> {
+        let Column { decoder, about, words, .. } = *self;
+        let (tables, symbols) =
+            (&decoder.tables[about.tables..], &decoder.symbols[about.symbols..]);
+        let slots = &decoder.slots[..];
+        let classes = &mut classes[..out.len()];
+        for (lane, at) in lanes.iter().zip(ats) {
+            let rows = if SEVERAL { lane.first..lane.last } else { 0..out.len() };
+            if SEVERAL && rows.end > out.len() {
+                return None;
+            }
+            let (mut number, mut next, mut bits) = (at.number, at.next, at.bits);
+            let (mut class, mut run) = (OTHER, 0);
+            // With a base, the integer before.
+            let (mut start, mut before) = (rows.start, 0);
+            if !PLAIN && about.base.has_first() && !rows.is_empty() {
+                let (low, count) = about.first;
+                before = low.wrapping_add(take(&mut bits, words, count));
+                out[start] = about.maps[0].from(about.number, before) & about.all;
+                classes[start] = OTHER;
+                start += 1;
+            }
+            for row in start..rows.end {
+                // SAFETY: a column has tables for all that it may be chosen by.
+                let table = *unsafe { tables.get_unchecked(context(row, class, run)) };
+                let place = table.slots + (number & u32::from(table.mask));
+                // SAFETY: a table has slots for all numbers up to its mask.
+                let slot = *unsafe { slots.get_unchecked(place as usize) };
+                // A table of one symbol leaves the number as it is. Whether a word is taken nobody foresees: so there is no branch.
+                number = slot.next(number, table.bits.into());
+                let word = u32::from(words.load(next) as u16);
+                let is_low = number < FIRST;
+                number = if is_low { number << 16 | word } else { number };
+                next += usize::from(is_low) * 2;
+                let told = About(slot.about());
+                class = told.class();
+                classes[row] = class;
+                // SAFETY: slots name symbols of their column.
+                let symbol = unsafe { symbols.get_unchecked(told.symbol()) };
+                let place = bits.word(words) & !(u64::MAX << told.bits());
+                bits.skip(told.bits());
+                let mut value = symbol.base ^ place << told.shift();
+                if !PLAIN {
+                    run = if told.is(Kind::Copy) { (run + 1).min(OTHER) } else { 0 };
+                    if !told.is_plain() {
+                        if told.is(Kind::Copy) {
+                            value = self.copy(told.symbol(), row, &rows, out)?;
+                        } else if told.is(Kind::Scaled) {
+                            let whole = symbol.base.wrapping_add(place) as i64;
+                            let map = about.maps.get(usize::from(symbol.map))?;
+                            value = map.scaled(about.number, whole);
+                        } else {
+                            if symbol.map == MISSING {
+                                return None;
+                            }
+                            let place = match symbol.bits {
+                                ..=AT_ONCE => place,
+                                more => take(&mut bits, words, more.into()),
+                            };
+                            if about.base == Base::Place {
+                                before = about.places[usize::from(self.places[row])];
+                            }
+                            (value, before) = about.mapped(symbol, place, before);
+                        }
+                    }
+                }
+                out[row] = value;
+            }
+            (at.number, at.next, at.bits) = (number, next, bits);
+        }
+        Some(())
+    }
+
     /// The value that a copy is of.
     #[inline(always)]
-    fn copy(&self, symbol: usize, row: usize, out: &[u64]) -> Option<u64> {
+    pub(super) fn copy(
+        &self,
+        symbol: usize,
+        row: usize,
+        rows: &Range<usize>,
+        out: &[u64],
+    ) -> Option<u64> {
         let &(back, shift) = self.about.copies.get(symbol)?;
         let from = row.wrapping_add_signed(shift);
-        // Of its own values those that are there, of another's all.
+        // Of its own values those that are there, of another's all; of the same packet.
         match back {
+            _ if from < rows.start => None,
             0 => out[..row].get(from).copied(),
-            _ if from < out.len() => {
+            _ if from < rows.end => {
                 let start = self.before.len().checked_sub(back * out.len())?;
                 self.before.get(start + from).copied()
             }
@@ -313,7 +444,7 @@ impl Column<'_> {
 impl Decoded {
     /// The value of a place in a bin, and its integer, behind another of this integer.
     #[inline(always)]
-    fn mapped(&self, symbol: &Symbol, place: u64, before: u64) -> (u64, u64) {
+    pub(super) fn mapped(&self, symbol: &Symbol, place: u64, before: u64) -> (u64, u64) {
         if symbol.map == ESCAPE {
             return (place, 0);
         }
@@ -329,7 +460,7 @@ impl Decoded {
 
 /// The next bits, up to 64.
 #[inline(always)]
-fn take(bits: &mut Bits<true>, words: Words<'_>, count: u32) -> u64 {
+pub(super) fn take(bits: &mut Bits<true>, words: Words<'_>, count: u32) -> u64 {
     if count <= AT_ONCE.into() {
         let word = bits.word(words);
         bits.skip(count);

@@ -3,9 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Bits, Decoder, Room, Told};
+use super::{Bits, Decoder, KEPT, Room, Told};
 use crate::codec::{Codec, Scratch};
-use crate::error::{Error, Place, Result};
 use crate::events::model::Model;
 use crate::events::words::{Vocabulary, Word, is_same, stored};
 use crate::wire::load_u32;
@@ -53,10 +52,10 @@ struct Column<'a> {
 }
 
 impl Told {
-    /// The lengths or the bytes of a column of words.
+    /// The lengths or the bytes that a packet has of a column of words.
     #[inline(always)]
-    pub(super) fn text(&self, words: usize, is_counts: bool) -> Bits<'_> {
-        let span = &self.spans[words];
+    pub(super) fn text(&self, packet: usize, words: usize, is_counts: bool) -> Bits<'_> {
+        let span = &self.spans[packet * (self.spans.len() / self.lanes) + words];
         match is_counts {
             true => Bits::Numbers(&self.lens[span.lens.clone()]),
             false => Bits::Bytes(&self.texts[span.texts.clone()]),
@@ -65,17 +64,13 @@ impl Told {
 }
 
 impl Decoder {
-    /// Puts together the texts of the packet in a room that are wanted, of these columns of their bytes. `at` is where errors are said to be.
-    pub fn texts(
-        &self,
-        room: &mut Room,
-        is_wanted: impl Fn(usize) -> bool,
-        at: Place,
-    ) -> Result<()> {
+    /// Puts together the texts of the packets in a room that are wanted, of these columns of their bytes. `None` where one is damaged, or
+    /// where they have more than several may have at once.
+    pub fn texts(&self, room: &mut Room, is_wanted: impl Fn(usize) -> bool) -> Option<()> {
         if self.words.is_empty() {
-            return Ok(());
+            return Some(());
         }
-        self.put_texts(room, is_wanted).ok_or(Error::Corrupt { what: "texts of events", at })
+        self.put_texts(room, is_wanted)
     }
 
     fn put_texts(&self, room: &mut Room, is_wanted: impl Fn(usize) -> bool) -> Option<()> {
@@ -86,32 +81,42 @@ impl Decoder {
         lens.clear();
         texts.clear();
         spans.clear();
-        let mut rest = room.padded.bytes().get(told.stored.clone())?;
-        for Texts { column, vocabulary, same, is_shared } in &self.words {
-            if let Some(span) = same.and_then(|same| spans.get(same)) {
-                spans.push(Span::clone(span));
-                continue;
+        for packet in 0..told.lanes {
+            let mut rest = room.padded.bytes().get(told.stored.get(packet)?.clone())?;
+            let first = spans.len();
+            let most = self.texts.saturating_add(texts.len() as u64);
+            let most = if told.lanes > 1 { most.min(8 * KEPT as u64) } else { most };
+            for Texts { column, vocabulary, same, is_shared } in &self.words {
+                if let Some(span) = same.and_then(|same| spans.get(first + same)) {
+                    spans.push(Span::clone(span));
+                    continue;
+                }
+                let (counts, words) = (self.own[column - 1], self.own[*column]);
+                let of = |level: u32| told.items.get(told.lanes * level as usize + packet);
+                let (above, items) = (*of(counts.level)?, *of(words.level)?);
+                let words = told.all(items, words.before as usize)?;
+                let stored = match rest.is_empty() {
+                    true => 0,
+                    false => {
+                        words.iter().fold(0usize, |sum, &word| sum.saturating_add(stored(word)))
+                    }
+                };
+                let stored = rest.split_off(..stored)?;
+                if !is_shared && !is_wanted(*column) {
+                    spans.push(Span::default());
+                    continue;
+                }
+                let counts = told.all(above, counts.before as usize)?;
+                let wanted = above.from..above.to;
+                let column = Column { vocabulary, counts, words, stored, wanted, first: items.from };
+                spans.push(column.put(&mut lens, &mut texts, most, &mut room.codec)?);
             }
-            let (counts, words) = (self.own[column - 1], self.own[*column]);
-            let above = *told.items.get(counts.level as usize)?;
-            let items = *told.items.get(words.level as usize)?;
-            let words = told.all(items, words.before as usize)?;
-            let stored = match rest.is_empty() {
-                true => 0,
-                false => words.iter().fold(0usize, |sum, &word| sum.saturating_add(stored(word))),
-            };
-            let stored = rest.split_off(..stored)?;
-            if !is_shared && !is_wanted(*column) {
-                spans.push(Span::default());
-                continue;
+            if !rest.is_empty() {
+                return None;
             }
-            let counts = told.all(above, counts.before as usize)?;
-            let wanted = above.from..above.to;
-            let column = Column { vocabulary, counts, words, stored, wanted, first: items.from };
-            spans.push(column.put(&mut lens, &mut texts, self.texts, &mut room.codec)?);
         }
         (told.lens, told.texts, told.spans) = (lens, texts, spans);
-        rest.is_empty().then_some(())
+        Some(())
     }
 }
 
