@@ -305,3 +305,6 @@ impl Reader {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests;
