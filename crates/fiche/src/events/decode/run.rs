@@ -260,8 +260,12 @@ impl Level<'_> {
                     out.fill(value);
                     classes.fill(class);
                 }
-                Chosen::Nothing if is_wide => column.wide(lanes, ats, out, classes, wide, By::Nothing)?,
-                Chosen::Nothing => column.decode::<SEVERAL>(lanes, ats, out, classes, |_, _, _| 0)?,
+                Chosen::Nothing if is_wide => {
+                    column.wide(lanes, ats, out, classes, wide, By::Nothing)?
+                }
+                Chosen::Nothing => {
+                    column.decode::<SEVERAL>(lanes, ats, out, classes, |_, _, _| 0)?
+                }
                 Chosen::Class(back) => {
                     let other = known.get(at.checked_sub(back * items)?..)?.get(..items)?;
                     column.by_rows::<SEVERAL>(lanes, ats, out, classes, wide, other)?;
@@ -274,16 +278,30 @@ impl Level<'_> {
                     column.by_rows::<SEVERAL>(lanes, ats, out, classes, wide, &given[..items])?;
                 }
                 Chosen::Index => {
-                    column.by_rows::<SEVERAL>(lanes, ats, out, classes, wide, places.index.get(..items)?)?;
+                    column.by_rows::<SEVERAL>(
+                        lanes,
+                        ats,
+                        out,
+                        classes,
+                        wide,
+                        places.index.get(..items)?,
+                    )?;
                 }
                 Chosen::Place(period) => {
                     places.modulo(period, modulo);
                     let modulo = modulo.get(..items)?;
-                    column.decode::<SEVERAL>(lanes, ats, out, classes, |row, _, _| modulo[row].into())?;
+                    column.decode::<SEVERAL>(lanes, ats, out, classes, |row, _, _| {
+                        modulo[row].into()
+                    })?;
                 }
                 Chosen::Own if is_wide => column.wide(lanes, ats, out, classes, wide, By::Own)?,
-                Chosen::Own => column.decode::<SEVERAL>(lanes, ats, out, classes, |_, class, _| class.into())?,
-                Chosen::Run => column.decode::<SEVERAL>(lanes, ats, out, classes, |_, _, run| run.into())?,
+                Chosen::Own => {
+                    column
+                        .decode::<SEVERAL>(lanes, ats, out, classes, |_, class, _| class.into())?
+                }
+                Chosen::Run => {
+                    column.decode::<SEVERAL>(lanes, ats, out, classes, |_, _, run| run.into())?
+                }
             }
             at += items;
         }

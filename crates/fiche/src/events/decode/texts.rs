@@ -108,7 +108,8 @@ impl Decoder {
                 }
                 let counts = told.all(above, counts.before as usize)?;
                 let wanted = above.from..above.to;
-                let column = Column { vocabulary, counts, words, stored, wanted, first: items.from };
+                let column =
+                    Column { vocabulary, counts, words, stored, wanted, first: items.from };
                 spans.push(column.put(&mut lens, &mut texts, most, &mut room.codec)?);
             }
             if !rest.is_empty() {

@@ -64,12 +64,15 @@ fn file(seed: u64, len: usize, packet: usize) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
+/// A packet's bytes, and of its events those that are wanted and all.
+type Packet = (Vec<u8>, (usize, usize, usize));
+
 /// What packets have: all by themselves, and then all at once.
-fn decoded(loaded: &Loaded, packets: &[(Vec<u8>, (usize, usize, usize))]) -> [Option<Batch>; 2] {
+fn decoded(loaded: &Loaded, packets: &[Packet]) -> [Option<Batch>; 2] {
     let (decoder, layout) = (&loaded.decoder, &loaded.layout);
     let mut room = Room::default();
     let mut batch = Batch::of(layout.clone());
-    let mut each = |batch: &mut Batch, packets: &[(Vec<u8>, (usize, usize, usize))]| {
+    let mut each = |batch: &mut Batch, packets: &[Packet]| {
         room.clear();
         for (packet, events) in packets {
             decoder.add(packet, *events, &mut room)?;
@@ -79,7 +82,8 @@ fn decoded(loaded: &Loaded, packets: &[(Vec<u8>, (usize, usize, usize))]) -> [Op
         decoder.put(&mut room.told, &loaded.all, batch);
         Some(())
     };
-    let alone = packets.iter().try_for_each(|packet| each(&mut batch, std::slice::from_ref(packet)));
+    let alone =
+        packets.iter().try_for_each(|packet| each(&mut batch, std::slice::from_ref(packet)));
     let alone = alone.map(|()| std::mem::replace(&mut batch, Batch::of(layout.clone())));
     batch.clear();
     [alone, each(&mut batch, packets).map(|()| batch)]
@@ -97,7 +101,7 @@ fn packets_side_by_side_say_what_they_say_alone() {
             let count = 1 + random.below(64.min(all));
             let first = random.below(all - count + 1);
             let (is_part, has_gaps) = (random.below(2) == 0, random.below(2) == 0);
-            let mut packets = Vec::new();
+            let mut packets: Vec<Packet> = Vec::new();
             let loaded = with_scratch(|work, kept| {
                 for i in first..first + count {
                     if has_gaps && random.below(3) == 0 {
