@@ -269,14 +269,21 @@ impl Batch {
         picked
     }
 
-    /// Makes room for all events, of which these are the first: others are likely to be as long. What is longer, or more than 32 MiB of a
-    /// column, is given room when it comes.
+    /// Makes room for all events, of which these are the first: others are likely to be as long. If not, or if that is more than 256 MiB,
+    /// room is made when it is needed.
     pub(super) fn make_room(&mut self, first: u64, all: u64) {
-        const MOST: u128 = 32 << 20;
+        const MOST: u128 = 256 << 20;
+        let need = |bytes: usize| {
+            let need = bytes as u128 * u128::from(all) / u128::from(first.max(1));
+            need + need / 32
+        };
+        if need(self.size()) > MOST {
+            return;
+        }
         for column in &mut self.columns {
-            let need = column.len() as u128 * u128::from(all) / u128::from(first.max(1));
-            let need = (need + need / 32).min(MOST) as usize;
-            column.reserve_exact(need.saturating_sub(column.len()));
+            let more = (need(column.len()) as usize).saturating_sub(column.len());
+            // Where there is none, it may yet turn out that less is needed.
+            let _ = column.try_reserve_exact(more);
         }
     }
 

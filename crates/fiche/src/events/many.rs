@@ -181,15 +181,18 @@ impl Reader {
             let mut rest = sorted;
             while let Some(&first) = rest.first() {
                 let mut found = self.packet(first, kept)?;
-                // All that are in the same block.
-                while let Some(&first) = rest.first().filter(|&&first| found.go_on(first)) {
+                // And those behind it in the same block.
+                while let Some(&first) = rest.first() {
                     let end = found.first + found.events as u64;
-                    let some = rest.iter().take_while(|&&number| number < end).count();
+                    let some = rest.iter().take_while(|&&number| number < end).count().max(1);
                     let behind = rest[some - 1] + 1;
                     spans.ranges.push(first..behind);
                     spans.starts.push((first, spans.len));
                     spans.len += (behind - first) as usize;
                     rest = &rest[some..];
+                    if !rest.first().is_some_and(|&first| found.go_on(first)) {
+                        break;
+                    }
                 }
             }
             Ok(())
@@ -281,14 +284,16 @@ impl Reader {
                 break;
             }
             let block = self.block(&found, from, &mut work.block)?;
-            while let Some((from, to)) = next.filter(|_| count < most && bytes < ENOUGH) {
-                if !found.go_on(from) {
-                    break;
-                }
+            // And those behind it in the same block.
+            while let Some((from, to)) = next {
                 let (packet, events) = (found.stored(&block, from)?, found.events_of(from, to));
                 is_whole &= decoder.add(packet, events, &mut work.room).is_some();
                 rest.go_to(found.first + events.1 as u64);
                 (count, bytes, next) = (count + 1, bytes + packet.len(), rest.next());
+                let is_next = |(from, _)| found.go_on(from);
+                if count == most || bytes >= ENOUGH || !next.is_some_and(is_next) {
+                    break;
+                }
             }
         }
         let room = &mut work.room;
