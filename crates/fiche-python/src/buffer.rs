@@ -1,8 +1,5 @@
-//! Python's buffers as slices, and bytes of ours as such a buffer: the one place that needs `unsafe`.
+//! Python's buffers as slices: the one place that needs `unsafe`.
 #![allow(unsafe_code)]
-
-use std::ffi::c_int;
-use std::sync::{Mutex, PoisonError};
 
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
@@ -47,37 +44,5 @@ impl Buffer {
         }
         // SAFETY: as above; and it may be written to.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.0.buf_ptr().cast(), len) })
-    }
-}
-
-/// Bytes that were decoded, lent to whoever asks for a buffer, to write to as well: nothing is copied.
-#[pyclass(frozen, module = "fiche", name = "_Column")]
-pub struct Column(Mutex<Vec<u8>>);
-
-impl Column {
-    pub fn new(bytes: Vec<u8>) -> Column {
-        Column(Mutex::new(bytes))
-    }
-}
-
-#[pymethods]
-impl Column {
-    unsafe fn __getbuffer__(
-        slf: Bound<'_, Self>,
-        view: *mut pyo3::ffi::Py_buffer,
-        flags: c_int,
-    ) -> PyResult<()> {
-        let (data, len) = {
-            let mut bytes = slf.get().0.lock().unwrap_or_else(PoisonError::into_inner);
-            (bytes.as_mut_ptr(), bytes.len() as isize)
-        };
-        // SAFETY: the view is Python's to be filled in, and keeps this object. Nothing here touches the bytes any more, so that they stay
-        // where they are until it goes.
-        match unsafe {
-            pyo3::ffi::PyBuffer_FillInfo(view, slf.as_ptr(), data.cast(), len, 0, flags)
-        } {
-            0 => Ok(()),
-            _ => Err(PyErr::fetch(slf.py())),
-        }
     }
 }

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, intern};
 
-use crate::buffer::{Buffer, Column};
+use crate::buffer::Buffer;
 use crate::error::{Failed, Result, from_python};
 use crate::options::threads;
 use crate::reader;
@@ -235,15 +235,14 @@ impl EventReader {
 /// The columns of a batch, each as bytes that may be written to; nothing where it was not asked for.
 fn columns_of<'py>(
     py: Python<'py>,
-    batch: Batch,
+    batch: &Batch,
     is_wanted: impl Fn(usize) -> bool,
 ) -> PyResult<Bound<'py, PyList>> {
-    let columns = batch.into_columns().into_iter().enumerate();
-    let columns = columns.map(|(i, bytes)| match is_wanted(i) {
-        true => Column::new(bytes).into_bound_py_any(py),
-        false => Ok(py.None().into_bound(py)),
+    let columns = (0..batch.layout().columns().len()).map(|column| match is_wanted(column) {
+        true => pyo3::types::PyByteArray::new(py, batch.bytes(column)).into_any(),
+        false => py.None().into_bound(py),
     });
-    PyList::new(py, columns.collect::<PyResult<Vec<_>>>()?)
+    PyList::new(py, columns)
 }
 
 #[pymethods]
@@ -318,7 +317,7 @@ impl EventReader {
     ) -> Result<Bound<'py, PyList>> {
         let columns = self.columns(fields)?;
         let batch = py.detach(|| self.events.read(start..stop, columns.as_ref()))?;
-        Ok(columns_of(py, batch, |column| columns.as_ref().is_none_or(|some| some.has(column)))?)
+        Ok(columns_of(py, &batch, |column| columns.as_ref().is_none_or(|some| some.has(column)))?)
     }
 
     /// The columns of events by their numbers, which are 8 bytes each.
@@ -336,7 +335,7 @@ impl EventReader {
             .map(|bytes| bytes.try_into().map_or(0, u64::from_ne_bytes));
         let numbers: Vec<u64> = numbers.collect();
         let batch = py.detach(|| self.events.take(&numbers, columns.as_ref()))?;
-        Ok(columns_of(py, batch, |column| columns.as_ref().is_none_or(|some| some.has(column)))?)
+        Ok(columns_of(py, &batch, |column| columns.as_ref().is_none_or(|some| some.has(column)))?)
     }
 
     /// The fields that events are found by.

@@ -222,12 +222,6 @@ impl Batch {
         &self.columns[column]
     }
 
-    /// The bytes of all columns, each value with its lowest byte first.
-    #[must_use]
-    pub fn into_columns(self) -> Vec<Vec<u8>> {
-        self.columns
-    }
-
     /// Events by their places, in this order, of the columns that are wanted.
     pub(super) fn pick(&self, places: &[usize], wanted: &[bool]) -> Batch {
         let mut picked = Batch::of(self.layout.clone());
