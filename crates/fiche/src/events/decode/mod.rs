@@ -163,7 +163,7 @@ struct Decoded {
     maps: Vec<Map>,
     /// All of its symbols are plain.
     is_plain: bool,
-    /// Some symbol is followed by bits, or by more than come at once.
+    /// Some symbol is followed by bits, or, which only mapped ones are, by more than come at once.
     has_bits: bool,
     has_long: bool,
     /// The map of all symbols that are scaled.

@@ -130,11 +130,11 @@ impl Packets<'_> {
             }
             let columns = decoder.columns.get(step.columns.clone())?;
             let end = columns.len().checked_mul(total)?.checked_add(start)?;
-            // So that many packets take no more room than any one may.
-            if SEVERAL && end > MOST_AT_ONCE {
-                return None;
-            }
             if SEVERAL {
+                // Of items that no column here has either, so that there is no end to what packets may say.
+                if end.max(total) > MOST_AT_ONCE {
+                    return None;
+                }
                 wide.turns(lanes);
             }
             for (lane, items) in lanes.iter().zip(told.items.get_mut(here..)?) {
@@ -435,7 +435,7 @@ impl Column<'_> {
         Some(())
     }
 
-    /// The value that a copy is of.
+    /// The value that a copy is of, in a packet of these rows.
     #[inline(always)]
     pub(super) fn copy(
         &self,
@@ -444,18 +444,29 @@ impl Column<'_> {
         rows: &Range<usize>,
         out: &[u64],
     ) -> Option<u64> {
-        let &(back, shift) = self.about.copies.get(symbol)?;
-        let from = row.wrapping_add_signed(shift);
-        // Of its own values those that are there, of another's all; of the same packet.
-        match back {
-            _ if from < rows.start => None,
-            0 => out[..row].get(from).copied(),
-            _ if from < rows.end => {
-                let start = self.before.len().checked_sub(back * out.len())?;
-                self.before.get(start + from).copied()
-            }
-            _ => None,
+        copied(*self.about.copies.get(symbol)?, row, rows, out, self.before)
+    }
+}
+
+/// The value that lies so many columns back and items ahead of a row, if it is there and of the same packet: of its own column those before, of another's
+/// all.
+#[inline(always)]
+fn copied(
+    (back, shift): (usize, isize),
+    row: usize,
+    rows: &Range<usize>,
+    own: &[u64],
+    before: &[u64],
+) -> Option<u64> {
+    let from = row.wrapping_add_signed(shift);
+    match back {
+        _ if from < rows.start => None,
+        0 => own[..row].get(from).copied(),
+        _ if from < rows.end => {
+            let start = before.len().checked_sub(back * own.len())?;
+            before.get(start + from).copied()
         }
+        _ => None,
     }
 }
 
@@ -489,4 +500,27 @@ pub(super) fn take(bits: &mut Bits<true>, words: Words<'_>, count: u32) -> u64 {
     let high = bits.word(words) & !(u64::MAX << (count - 32));
     bits.skip(count - 32);
     low | high << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::copied;
+
+    #[test]
+    fn copies_are_of_the_same_packet() {
+        // Two columns of five items before, then its own; the packet has the items 2 to 4 of each.
+        let before: Vec<u64> = (100..105).chain(200..205).collect();
+        let own = [300, 301, 302, 303, 304];
+        let copy = |back, shift, row| copied((back, shift), row, &(2..4), &own, &before);
+        assert_eq!(copy(0, -1, 3), Some(302));
+        assert_eq!(
+            (copy(1, 0, 2), copy(1, 1, 2), copy(2, -1, 3)),
+            (Some(202), Some(203), Some(102))
+        );
+        // Of another packet, before and behind; and what is not there yet.
+        assert_eq!((copy(0, -1, 2), copy(1, -1, 2), copy(2, 1, 3)), (None, None, None));
+        assert_eq!((copy(0, 0, 2), copy(0, 1, 2)), (None, None));
+        // No such column, and beyond all numbers.
+        assert_eq!((copy(3, 0, 2), copy(1, isize::MIN, 2), copy(0, -4, 2)), (None, None, None));
+    }
 }

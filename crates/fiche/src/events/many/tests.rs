@@ -184,3 +184,23 @@ fn a_damaged_packet_is_named_among_many() {
     }
     assert!(named > 30, "{named}");
 }
+
+#[test]
+fn what_is_too_much_side_by_side_comes_one_by_one() {
+    // Lists of records without fields: items that no column has, more of a few packets than several may have.
+    let schema =
+        vec![Field::new("n", Type::Record(Vec::new()).list()), Field::new("x", Number::U8)];
+    let schema = Schema::new(schema).unwrap();
+    let mut batch = Batch::new(&schema).unwrap();
+    let counts: Vec<u32> = (0..40).map(|i| 90_000 + 7 * i).collect();
+    batch.put(0, &counts).unwrap();
+    batch.put(1, &(0..40).collect::<Vec<u8>>()).unwrap();
+    let options = Options::default().access(Access::Event).packet(1);
+    let mut writer = Writer::new(Vec::new(), schema, options).unwrap();
+    writer.extend(&batch).unwrap();
+    let reader = Reader::open(Arc::new(writer.finish().unwrap())).unwrap();
+    assert_eq!(reader.read(3..40, None).unwrap().values::<u32>(0).collect::<Vec<_>>(), counts[3..]);
+    let some = reader.take(&[39, 0, 17, 16], None).unwrap();
+    assert_eq!(some.values::<u8>(1).collect::<Vec<_>>(), [39, 0, 17, 16]);
+    assert_eq!(some.values::<u32>(0).collect::<Vec<_>>(), [39, 0, 17, 16].map(|i| counts[i]));
+}
