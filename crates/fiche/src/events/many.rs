@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::batch::Batch;
-use super::decode::{PACKET, Sinks, TEXTS};
+use super::decode::{LANES, PACKET, Sinks, TEXTS};
 use super::loaded::Kept;
 use super::model::MOST_EVENTS;
 use super::reader::{Columns, Reader, Work, with_scratch};
@@ -267,8 +267,7 @@ impl Reader {
         (work, kept): (&mut Work, &mut Kept),
         batch: &mut Batch,
     ) -> Result<bool> {
-        /// Packets that are decoded side by side at most, and bytes of them that are enough.
-        const LANES: usize = 64;
+        /// Bytes of packets that are enough.
         const ENOUGH: usize = 8 << 10;
         let Some((first, to)) = rest.next() else { return Ok(true) };
         let found = self.packet(first, kept)?;

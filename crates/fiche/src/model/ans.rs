@@ -134,6 +134,12 @@ impl Slot {
         Slot(u64::from(about) << 32 | 1 << 16)
     }
 
+    /// All of it: in the lower half how many there are, and how many were before, of 16 bits each, in the upper one what is known.
+    #[inline(always)]
+    pub fn word(self) -> u64 {
+        self.0
+    }
+
     #[inline(always)]
     pub fn about(self) -> u32 {
         (self.0 >> 32) as u32

@@ -107,13 +107,28 @@ pub(crate) struct Words<'a> {
 }
 
 impl Words<'_> {
+    /// The last place with eight bytes from it on.
+    pub fn last(self) -> usize {
+        self.last
+    }
+
+    /// The eight bytes at `at`.
+    ///
+    /// # Safety
+    /// That is the last place with eight bytes, or before it.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub unsafe fn load_within(self, at: usize) -> u64 {
+        // SAFETY: as asked for; at the last place eight bytes begin, as `words` saw to.
+        load_u64(unsafe { self.bytes.get_unchecked(at..at + 8) }, 0)
+    }
+
     /// The eight bytes at `at`, or the last ones.
     #[inline(always)]
     #[allow(unsafe_code)]
     pub fn load(self, at: usize) -> u64 {
-        let at = at.min(self.last);
-        // SAFETY: eight bytes begin at the last place, as `words` saw to, and at any before it.
-        load_u64(unsafe { self.bytes.get_unchecked(at..at + 8) }, 0)
+        // SAFETY: it is held down to the last place.
+        unsafe { self.load_within(at.min(self.last)) }
     }
 }
 

@@ -1,13 +1,18 @@
 //! Decodes packets, column by column: what is known of a model before, and what comes out of a packet.
 
 mod run;
+mod several;
 mod texts;
+#[cfg(target_arch = "x86_64")]
+mod vectors;
 mod wide;
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use run::{At, Lane, Packets};
+use run::{Ats, Lane, Packets};
+pub(super) use several::LANES;
+use several::Several;
 use texts::{Span, Texts};
 use wide::Wide;
 
@@ -28,10 +33,11 @@ const AT_ONCE: u8 = 57;
 
 /// A table of a decoder: where its slots are, and two to how many bits those are.
 #[derive(Clone, Copy)]
+#[repr(C)]
 struct Table {
     slots: u32,
     mask: u16,
-    bits: u8,
+    bits: u16,
 }
 
 /// What a symbol stands for, beside what its slots say.
@@ -315,7 +321,7 @@ pub(crate) struct Room {
     padded: Padded,
     /// The packets that lie in it.
     lanes: Vec<Lane>,
-    ats: Vec<At>,
+    several: Several,
     pub told: Told,
     places: Places,
     given: Vec<u8>,
@@ -382,7 +388,13 @@ impl Room {
     pub fn clear(&mut self) {
         self.padded.clear();
         self.lanes.clear();
-        self.ats.clear();
+        self.several.clear();
+    }
+
+    /// Whether vectors are used where there are some.
+    #[cfg(test)]
+    pub fn use_vectors(&mut self, are_used: bool) {
+        self.wide.is_plain = !are_used;
     }
 }
 
@@ -492,7 +504,7 @@ impl Decoder {
             let table = match shares {
                 Some(shares) => {
                     shares.put_slots(|symbol| abouts[symbol].0, &mut self.slots);
-                    Table { slots, mask: (1 << shares.bits()) - 1, bits: shares.bits() as u8 }
+                    Table { slots, mask: (1 << shares.bits()) - 1, bits: shares.bits() as u16 }
                 }
                 None => {
                     self.slots.push(Slot::alone(missing.0));
@@ -548,7 +560,7 @@ impl Decoder {
         is_added.and_then(|()| self.run(room)).ok_or(Error::Corrupt { what: PACKET, at })
     }
 
-    /// Adds a packet to those in a room. `None` where it has no beginning.
+    /// Adds a packet to those in a room. `None` where it has no beginning, or where there are [`LANES`].
     pub fn add(
         &self,
         stored: &[u8],
@@ -558,8 +570,11 @@ impl Decoder {
         let at = room.padded.add(stored);
         let events = Items { all, from, to, start: 0, total: 0 };
         let (lane, at) = Lane::new(self, room.padded.bytes(), at, events)?;
+        if room.lanes.len() == LANES {
+            return None;
+        }
+        room.several.set(room.lanes.len(), at);
         room.lanes.push(lane);
-        room.ats.push(at);
         Some(())
     }
 

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use super::several::Several;
 use super::wide::{By, Wide};
 use super::{
     AT_ONCE, About, Base, Chosen, Decoded, Decoder, ESCAPE, Items, Kind, MISSING, MOST_AT_ONCE,
@@ -37,11 +38,38 @@ pub(super) struct Lane {
 #[derive(Clone, Copy)]
 pub(super) struct At {
     pub number: u32,
-    /// Of the value before, where that matters.
-    pub class: u8,
     /// Where the next word is.
     pub next: usize,
     pub bits: Bits<true>,
+}
+
+/// How far one packet was gone through, or several.
+pub(super) trait Ats {
+    const SEVERAL: bool;
+
+    fn get(&self, packet: usize) -> At;
+    fn set(&mut self, packet: usize, at: At);
+    fn several(&mut self) -> Option<&mut Several>;
+}
+
+/// Of one there is nothing to choose from, and nothing in memory.
+impl Ats for At {
+    const SEVERAL: bool = false;
+
+    #[inline(always)]
+    fn get(&self, _: usize) -> At {
+        *self
+    }
+
+    #[inline(always)]
+    fn set(&mut self, _: usize, at: At) {
+        *self = at;
+    }
+
+    #[inline(always)]
+    fn several(&mut self) -> Option<&mut Several> {
+        None
+    }
 }
 
 impl Lane {
@@ -60,12 +88,12 @@ impl Lane {
         };
         let bits = Bits::new(at.end);
         let lane = Lane { end: bits.pos(), left: decoder.most, events, first: 0, last: 0 };
-        Some((lane, At { number, class: OTHER, next, bits }))
+        Some((lane, At { number, next, bits }))
     }
 
     /// All has been read, and no more; what lies between words and bits, which is returned, is for texts.
     #[inline(always)]
-    fn done(&self, at: &At) -> Option<Range<usize>> {
+    fn done(&self, at: At) -> Option<Range<usize>> {
         let end = at.bits.pos();
         let is_over = end <= self.end && at.number == FIRST && at.next <= end / 8;
         is_over.then_some(at.next..end / 8)
@@ -78,27 +106,32 @@ impl Work for Packets<'_> {
 
     #[inline(always)]
     fn run(self) -> Option<()> {
-        let (lanes, ats) = (&self.room.lanes[..], &self.room.ats[..]);
-        if let ([lane], [at]) = (lanes, ats) {
-            // What there is one of needs no memory.
-            let (lane, at) = (*lane, *at);
-            return self.all::<false>(&mut [lane], &mut [at]);
-        }
-        let mut lanes = std::mem::take(&mut self.room.lanes);
-        let mut ats = std::mem::take(&mut self.room.ats);
         let Packets { decoder, room } = self;
-        let done = Packets { decoder, room: &mut *room }.all::<true>(&mut lanes, &mut ats);
-        (room.lanes, room.ats) = (lanes, ats);
+        if let [lane] = room.lanes[..] {
+            let mut at = room.several.get(0);
+            return Packets { decoder, room }.all(&mut [lane], &mut at);
+        }
+        // What is gone through side by side counts places in fewer bits.
+        if room.padded.bytes().len() > MOST_BYTES {
+            return None;
+        }
+        let mut lanes = std::mem::take(&mut room.lanes);
+        let mut several = std::mem::take(&mut room.several);
+        let done = Packets { decoder, room: &mut *room }.all(&mut lanes, &mut several);
+        (room.lanes, room.several) = (lanes, several);
         done
     }
 }
 
+/// Bytes of several packets at most.
+const MOST_BYTES: usize = 1 << 24;
+
 impl Packets<'_> {
     #[inline(always)]
-    fn all<const SEVERAL: bool>(self, lanes: &mut [Lane], ats: &mut [At]) -> Option<()> {
+    fn all<A: Ats>(self, lanes: &mut [Lane], ats: &mut A) -> Option<()> {
         let Packets { decoder, room } = self;
         let Room { padded, told, places, given, modulo, based, wide, .. } = room;
-        let count = if SEVERAL { lanes.len() } else { 1 };
+        let count = if A::SEVERAL { lanes.len() } else { 1 };
         let (words, mut start) = (padded.words(), 0);
         told.lanes = count;
         for step in &decoder.steps {
@@ -130,12 +163,12 @@ impl Packets<'_> {
             }
             let columns = decoder.columns.get(step.columns.clone())?;
             let end = columns.len().checked_mul(total)?.checked_add(start)?;
-            if SEVERAL {
+            if let Some(several) = ats.several() {
                 // Of items that no column here has either, so that there is no end to what packets may say.
                 if end.max(total) > MOST_AT_ONCE {
                     return None;
                 }
-                wide.turns(lanes);
+                several.level(lanes);
             }
             for (lane, items) in lanes.iter().zip(told.items.get_mut(here..)?) {
                 (items.start, items.total) = (start + lane.first, total);
@@ -170,12 +203,12 @@ impl Packets<'_> {
                 based,
                 wide,
             };
-            level.decode::<SEVERAL>(columns, lanes, ats)?;
+            level.decode(columns, lanes, ats)?;
             start = end;
         }
         told.stored.clear();
-        for (lane, at) in lanes.iter().zip(ats) {
-            let stored = lane.done(at)?;
+        for (packet, lane) in lanes.iter().enumerate() {
+            let stored = lane.done(ats.get(packet))?;
             match decoder.words.is_empty() {
                 true if !stored.is_empty() => return None,
                 true => {}
@@ -223,12 +256,7 @@ struct Level<'a> {
 impl Level<'_> {
     /// Column by column, and of each packet by packet: what the next packet has waits for nothing that this one has.
     #[inline(always)]
-    fn decode<const SEVERAL: bool>(
-        self,
-        columns: &[Decoded],
-        lanes: &[Lane],
-        ats: &mut [At],
-    ) -> Option<()> {
+    fn decode<A: Ats>(self, columns: &[Decoded], lanes: &[Lane], ats: &mut A) -> Option<()> {
         let Level {
             decoder,
             words,
@@ -254,59 +282,58 @@ impl Level<'_> {
                 own = based.get(..items)?;
             }
             let column = Column { decoder, words, about, before, places: own };
-            let is_wide = SEVERAL && about.base == Base::None;
-            match about.chosen {
+            let out = Out { values: out, classes };
+            let by = match about.chosen {
                 Chosen::Constant(value, class) => {
-                    out.fill(value);
-                    classes.fill(class);
+                    out.values.fill(value);
+                    out.classes.fill(class);
+                    at += items;
+                    continue;
                 }
-                Chosen::Nothing if is_wide => {
-                    column.wide(lanes, ats, out, classes, wide, By::Nothing)?
-                }
-                Chosen::Nothing => {
-                    column.decode::<SEVERAL>(lanes, ats, out, classes, |_, _, _| 0)?
-                }
+                Chosen::Nothing => By::Nothing,
                 Chosen::Class(back) => {
-                    let other = known.get(at.checked_sub(back * items)?..)?.get(..items)?;
-                    column.by_rows::<SEVERAL>(lanes, ats, out, classes, wide, other)?;
+                    By::Rows(known.get(at.checked_sub(back * items)?..)?.get(..items)?)
                 }
                 Chosen::Above(before) => {
                     let other = above.get(before * above_items..)?.get(..above_items)?;
                     let rows = places.above.get(..items)?;
                     given.clear();
                     given.extend(rows.iter().map(|&row| other.get(row as usize).unwrap_or(&OTHER)));
-                    column.by_rows::<SEVERAL>(lanes, ats, out, classes, wide, &given[..items])?;
+                    By::Rows(&given[..items])
                 }
-                Chosen::Index => {
-                    column.by_rows::<SEVERAL>(
-                        lanes,
-                        ats,
-                        out,
-                        classes,
-                        wide,
-                        places.index.get(..items)?,
-                    )?;
-                }
+                Chosen::Index => By::Rows(places.index.get(..items)?),
                 Chosen::Place(period) => {
                     places.modulo(period, modulo);
-                    let modulo = modulo.get(..items)?;
-                    column.decode::<SEVERAL>(lanes, ats, out, classes, |row, _, _| {
-                        modulo[row].into()
-                    })?;
+                    By::Places(modulo.get(..items)?)
                 }
-                Chosen::Own if is_wide => column.wide(lanes, ats, out, classes, wide, By::Own)?,
-                Chosen::Own => {
-                    column
-                        .decode::<SEVERAL>(lanes, ats, out, classes, |_, class, _| class.into())?
-                }
-                Chosen::Run => {
-                    column.decode::<SEVERAL>(lanes, ats, out, classes, |_, _, run| run.into())?
-                }
+                Chosen::Own => By::Own,
+                Chosen::Run => By::Run,
+            };
+            if A::SEVERAL
+                && let Some(several) = ats.several()
+                && column.is_wide(several, by)
+            {
+                column.wide(lanes, several, out, by, wide)?;
+                at += items;
+                continue;
+            }
+            match by {
+                By::Nothing => column.decode(lanes, ats, out, |_, _, _| 0)?,
+                By::Rows(of) => column.decode(lanes, ats, out, |row, _, _| of[row].into())?,
+                By::Places(of) => column.decode(lanes, ats, out, |row, _, _| of[row].into())?,
+                By::Own => column.decode(lanes, ats, out, |_, class, _| class.into())?,
+                By::Run => column.decode(lanes, ats, out, |_, _, run| run.into())?,
             }
             at += items;
         }
         Some(())
     }
+}
+
+/// Where a column's values go, and their classes.
+pub(super) struct Out<'a> {
+    pub values: &'a mut [u64],
+    pub classes: &'a mut [u8],
 }
 
 /// A column, and the values of those before it on its level.
@@ -320,60 +347,49 @@ pub(super) struct Column<'a> {
 }
 
 impl Column<'_> {
-    /// Tables are chosen by what is known of each item.
+    /// Several packets are worth to be gone through side by side, and nothing forbids it.
     #[inline(always)]
-    fn by_rows<const SEVERAL: bool>(
-        &self,
-        lanes: &[Lane],
-        ats: &mut [At],
-        out: &mut [u64],
-        classes: &mut [u8],
-        wide: &mut Wide,
-        of: &[u8],
-    ) -> Option<()> {
-        match SEVERAL && self.about.base == Base::None {
-            true => self.wide(lanes, ats, out, classes, wide, By::Rows(of)),
-            false => self.decode::<SEVERAL>(lanes, ats, out, classes, |row, _, _| of[row].into()),
-        }
+    fn is_wide(&self, several: &Several, by: By<'_>) -> bool {
+        self.about.base == Base::None && !several.is_skewed && !matches!(by, By::Run)
     }
 
-    /// Columns all of whose symbols are plain have a loop of their own, with nothing else in it.
+    /// Columns all of whose symbols are plain have a loop of their own, with nothing else in it. `context` is what tables are chosen by
+    /// of an item's row, the class before it, and how often in a row the one before was copied.
     #[inline(always)]
-    fn decode<const SEVERAL: bool>(
+    fn decode<A: Ats>(
         &self,
         lanes: &[Lane],
-        ats: &mut [At],
-        out: &mut [u64],
-        classes: &mut [u8],
+        ats: &mut A,
+        out: Out<'_>,
         context: impl Fn(usize, u8, u8) -> usize,
     ) -> Option<()> {
         match self.about.is_plain {
-            true => self.values::<true, SEVERAL>(lanes, ats, out, classes, context)?,
-            false => self.values::<false, SEVERAL>(lanes, ats, out, classes, context)?,
+            true => self.values::<true, A>(lanes, ats, out, context),
+            false => self.values::<false, A>(lanes, ats, out, context),
         }
-        Some(())
     }
 
+    /// Packet by packet.
     #[inline(always)]
-    fn values<const PLAIN: bool, const SEVERAL: bool>(
+    fn values<const PLAIN: bool, A: Ats>(
         &self,
         lanes: &[Lane],
-        ats: &mut [At],
-        out: &mut [u64],
-        classes: &mut [u8],
+        ats: &mut A,
+        out: Out<'_>,
         context: impl Fn(usize, u8, u8) -> usize,
     ) -> Option<()> {
+        let Out { values: out, classes } = out;
         let Column { decoder, about, words, .. } = *self;
         let (tables, symbols) =
             (&decoder.tables[about.tables..], &decoder.symbols[about.symbols..]);
         let slots = &decoder.slots[..];
         let classes = &mut classes[..out.len()];
-        for (lane, at) in lanes.iter().zip(ats) {
-            let rows = if SEVERAL { lane.first..lane.last } else { 0..out.len() };
-            if SEVERAL && rows.end > out.len() {
+        for (packet, lane) in lanes.iter().enumerate() {
+            let rows = if A::SEVERAL { lane.first..lane.last } else { 0..out.len() };
+            if A::SEVERAL && rows.end > out.len() {
                 return None;
             }
-            let (mut number, mut next, mut bits) = (at.number, at.next, at.bits);
+            let At { mut number, mut next, mut bits } = ats.get(packet);
             let (mut class, mut run) = (OTHER, 0);
             // With a base, the integer before.
             let (mut start, mut before) = (rows.start, 0);
@@ -430,7 +446,7 @@ impl Column<'_> {
                 }
                 out[row] = value;
             }
-            (at.number, at.next, at.bits) = (number, next, bits);
+            ats.set(packet, At { number, next, bits });
         }
         Some(())
     }

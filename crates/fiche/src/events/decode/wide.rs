@@ -1,25 +1,23 @@
 //! Goes through a column of several packets item by item: what one has waits for nothing that others have.
 #![allow(unsafe_code)]
 
-use super::run::{At, Column, Lane, take};
-use super::{AT_ONCE, About, Kind, MISSING, OTHER};
-use crate::model::FIRST;
+use super::run::{Column, Lane, Out, take};
+use super::several::{LANES, Several};
+use super::{AT_ONCE, About, Kind, MISSING, OTHER, Symbol};
+use crate::events::column::map::Map;
+use crate::events::schema::Number;
+use crate::model::{Bits, FIRST};
 
-/// What packets are gone through with.
+/// What is told of the items of a column, turn by turn.
 #[derive(Default)]
 pub(super) struct Wide {
-    /// The items of a level, in turns: the first of each packet, the second of each, and so on.
-    turns: Vec<Turn>,
-    /// Packets that have more items.
-    more: Vec<(u32, u32, u32)>,
-    /// What slots say of each item.
+    /// What slots say of each.
     abouts: Vec<u32>,
-}
-
-#[derive(Clone, Copy)]
-struct Turn {
-    row: u32,
-    packet: u32,
+    /// The bits that follow.
+    bits: Vec<u64>,
+    /// Vectors are left alone, so that their twin is gone through.
+    #[cfg(test)]
+    pub is_plain: bool,
 }
 
 /// What tables are chosen by.
@@ -28,35 +26,11 @@ pub(super) enum By<'a> {
     Nothing,
     /// This of each item.
     Rows(&'a [u8]),
+    Places(&'a [u16]),
     /// The class of the one before.
     Own,
-}
-
-impl Wide {
-    /// The items that packets have of a level.
-    pub fn turns(&mut self, packets: &[Lane]) {
-        self.turns.clear();
-        let items = |packet: &Lane| packet.last - packet.first;
-        let each = packets.first().map_or(0, items);
-        if packets.iter().all(|packet| items(packet) == each) {
-            let (each, count) = (each as u32, packets.len() as u32);
-            self.turns.reserve((each * count) as usize);
-            for i in 0..each {
-                let turn = |packet| Turn { row: packet * each + i, packet };
-                self.turns.extend((0..count).map(turn));
-            }
-            return;
-        }
-        let some = packets.iter().zip(0..).filter(|(packet, _)| items(packet) > 0);
-        let some = some.map(|(packet, i)| (packet.first as u32, packet.last as u32, i));
-        self.more.clear();
-        self.more.extend(some);
-        while !self.more.is_empty() {
-            self.turns.extend(self.more.iter().map(|&(row, _, packet)| Turn { row, packet }));
-            self.more.iter_mut().for_each(|(row, _, _)| *row += 1);
-            self.more.retain(|&(row, end, _)| row < end);
-        }
-    }
+    /// How often in a row it was copied, which is told packet by packet.
+    Run,
 }
 
 impl Column<'_> {
@@ -65,160 +39,183 @@ impl Column<'_> {
     pub(super) fn wide(
         &self,
         lanes: &[Lane],
-        ats: &mut [At],
-        out: &mut [u64],
-        classes: &mut [u8],
-        wide: &mut Wide,
+        several: &mut Several,
+        out: Out<'_>,
         by: By<'_>,
-    ) -> Option<()> {
-        // The turns are theirs.
-        assert!(ats.len() == lanes.len());
-        wide.abouts.resize(out.len(), 0);
-        match by {
-            By::Nothing => self.told_bits(ats, out, wide, |_, _| 0),
-            By::Rows(of) => {
-                let of = of.get(..out.len())?;
-                // SAFETY: turns are of rows that are there.
-                self.told_bits(ats, out, wide, |row, _| unsafe { *of.get_unchecked(row) }.into());
-            }
-            By::Own => {
-                ats.iter_mut().for_each(|at| at.class = OTHER);
-                self.told_bits(ats, out, wide, |_, class| class.into());
-            }
-        }
-        match self.about.is_plain {
-            true => {
-                self.plain(out, classes, &wide.abouts);
-                Some(())
-            }
-            false => self.values_of(lanes, out, classes, &wide.abouts),
-        }
-    }
-
-    #[inline(always)]
-    fn told_bits(
-        &self,
-        ats: &mut [At],
-        out: &mut [u64],
         wide: &mut Wide,
-        context: impl Fn(usize, u8) -> usize,
-    ) {
-        match self.about.has_bits {
-            true => self.told::<true>(ats, out, wide, context),
-            false => self.told::<false>(ats, out, wide, context),
+    ) -> Option<()> {
+        let Out { values, classes } = out;
+        let told = several.told();
+        if wide.abouts.len() < told {
+            wide.abouts.resize(told, 0);
+            wide.bits.resize(told, 0);
+        }
+        let (abouts, bits) = (&mut wide.abouts[..told], &mut wide.bits[..told]);
+        #[cfg(test)]
+        let is_plain = wide.is_plain;
+        #[cfg(not(test))]
+        let is_plain = false;
+        #[cfg(target_arch = "x86_64")]
+        let is_told =
+            !is_plain && super::vectors::told(self, several, abouts, bits, values.len(), by);
+        #[cfg(not(target_arch = "x86_64"))]
+        let is_told = is_plain && false;
+        if !is_told {
+            match by {
+                By::Rows(of) => self.told(several, abouts, bits, |row, _| of[row].into()),
+                By::Places(of) => self.told(several, abouts, bits, |row, _| of[row].into()),
+                By::Own => self.told(several, abouts, bits, |_, class| class.into()),
+                By::Nothing | By::Run => self.told(several, abouts, bits, |_, _| 0),
+            }
+        }
+        // Where no symbol is followed by bits, there is no telling what is there.
+        let mask = if self.about.has_bits { u64::MAX } else { 0 };
+        assert!(several.rows.len() == values.len() && several.told() == told);
+        let told = Told { lanes, several, abouts, bits, mask };
+        match self.about.is_plain {
+            true => self.plain(&told, values, classes),
+            false => self.values_of(&told, values, classes),
         }
     }
 
     /// What slots say of all items, and their bits.
     #[inline(always)]
-    fn told<const BITS: bool>(
+    fn told(
         &self,
-        ats: &mut [At],
-        out: &mut [u64],
-        wide: &mut Wide,
+        several: &mut Several,
+        abouts: &mut [u32],
+        bits: &mut [u64],
         context: impl Fn(usize, u8) -> usize,
     ) {
         let Column { decoder, about, words, .. } = *self;
-        let Wide { turns, abouts, .. } = wide;
         let (tables, symbols) =
             (&decoder.tables[about.tables..], &decoder.symbols[about.symbols..]);
-        let (slots, has_long) = (&decoder.slots[..], about.has_long);
-        assert!(turns.len() == out.len() && turns.len() == abouts.len());
-        for &Turn { row, packet } in &*turns {
-            let row = row as usize;
-            // SAFETY: turns are of packets and rows that are there, each row once.
-            let at = unsafe { ats.get_unchecked_mut(packet as usize) };
-            // SAFETY: a column has tables for all that it may be chosen by.
-            let table = unsafe { tables.get_unchecked(context(row, at.class)) };
-            let bits = u32::from(table.bits);
-            let place = table.slots + (at.number & !(u32::MAX << bits));
-            // SAFETY: a table has slots for all numbers of its bits.
-            let slot = *unsafe { slots.get_unchecked(place as usize) };
-            let number = slot.next(at.number, bits);
-            let word = u32::from(words.load(at.next) as u16);
-            let is_low = number < FIRST;
-            at.number = if is_low { number << 16 | word } else { number };
-            at.next += usize::from(is_low) * 2;
-            let told = About(slot.about());
-            at.class = told.class();
-            // SAFETY: as above.
-            unsafe { *abouts.get_unchecked_mut(row) = told.0 };
-            if BITS {
-                let mut place = at.bits.word(words) & !(u64::MAX << told.bits());
-                at.bits.skip(told.bits());
-                if has_long {
-                    // SAFETY: slots name symbols of their column.
-                    let symbol = unsafe { symbols.get_unchecked(told.symbol()) };
-                    if symbol.bits > AT_ONCE {
-                        place = take(&mut at.bits, words, symbol.bits.into());
-                    }
+        let mut classes = [OTHER; LANES];
+        for (turn, ends) in several.turns.windows(2).enumerate() {
+            let turns = ends[0] as usize..ends[1] as usize;
+            for (place, (told, bits)) in
+                abouts[turns.clone()].iter_mut().zip(&mut bits[turns]).enumerate()
+            {
+                if several.items[place] as usize <= turn {
+                    continue;
                 }
-                // SAFETY: as above.
-                unsafe { *out.get_unchecked_mut(row) = place };
+                let number = &mut several.number[place];
+                let row = several.first[place] as usize + turn;
+                let table = tables[context(row, classes[place])];
+                let slot =
+                    decoder.slots[(table.slots + (*number & u32::from(table.mask))) as usize];
+                *number = slot.next(*number, table.bits.into());
+                if *number < FIRST {
+                    let next = &mut several.next[place];
+                    *number = *number << 16 | u32::from(words.load(*next as usize) as u16);
+                    *next = next.wrapping_add(2);
+                }
+                let about = About(slot.about());
+                (*told, classes[place]) = (about.0, about.class());
+                if !self.about.has_bits {
+                    continue;
+                }
+                let mut left = Bits::<true>::at(several.left[place] as usize);
+                let count = match symbols[about.symbol()].bits {
+                    more if more > AT_ONCE => more.into(),
+                    _ => about.bits(),
+                };
+                *bits = take(&mut left, words, count);
+                several.left[place] = left.pos() as u32;
             }
         }
     }
 
-    /// The values of items all of whose symbols are plain, of which the bits are there.
+    /// The values of items all of whose symbols are plain.
     #[inline(always)]
-    fn plain(&self, out: &mut [u64], classes: &mut [u8], abouts: &[u32]) {
-        let (has_bits, symbols) =
-            (self.about.has_bits, &self.decoder.symbols[self.about.symbols..]);
-        for ((out, class), &told) in out.iter_mut().zip(classes).zip(abouts) {
-            let told = About(told);
-            *class = told.class();
+    fn plain(&self, told: &Told<'_>, out: &mut [u64], classes: &mut [u8]) -> Option<()> {
+        let symbols = &self.decoder.symbols[self.about.symbols..];
+        for ((told, bits), (out, class)) in told.items().zip(out.iter_mut().zip(classes)) {
             // SAFETY: slots name symbols of their column.
             let base = unsafe { symbols.get_unchecked(told.symbol()) }.base;
-            *out = if has_bits { base ^ *out << told.shift() } else { base };
+            (*out, *class) = (base ^ bits << told.shift(), told.class());
+        }
+        Some(())
+    }
+
+    /// The values of items.
+    #[inline(always)]
+    fn values_of(&self, told: &Told<'_>, out: &mut [u64], classes: &mut [u8]) -> Option<()> {
+        let (about, number) = (self.about, self.about.number);
+        // What is scaled in one way only has a loop of its own.
+        match (about.scale, number) {
+            (Some(Map::Grid { low, step }), Number::F64) => {
+                let scaled = |whole| Map::Grid { low, step }.scaled(Number::F64, whole);
+                self.mixed(told, out, classes, |_, whole| Some(scaled(whole)))
+            }
+            (Some(Map::Decimal { places }), Number::F64) => {
+                let scaled = |whole| Map::Decimal { places }.scaled(Number::F64, whole);
+                self.mixed(told, out, classes, |_, whole| Some(scaled(whole)))
+            }
+            (Some(Map::Decimal { places }), Number::F32) => {
+                let scaled = |whole| Map::Decimal { places }.scaled(Number::F32, whole);
+                self.mixed(told, out, classes, |_, whole| Some(scaled(whole)))
+            }
+            _ => self.mixed(told, out, classes, |symbol, whole| {
+                Some(about.maps.get(usize::from(symbol.map))?.scaled(number, whole))
+            }),
         }
     }
 
-    /// The values of items, of which the bits are there.
+    /// The same, with the numbers of symbols that are scaled.
     #[inline(always)]
-    fn values_of(
+    fn mixed(
         &self,
-        lanes: &[Lane],
+        told: &Told<'_>,
         out: &mut [u64],
         classes: &mut [u8],
-        abouts: &[u32],
+        scaled: impl Fn(&Symbol, i64) -> Option<u64>,
     ) -> Option<()> {
         let Column { decoder, about, .. } = *self;
         let symbols = &decoder.symbols[about.symbols..];
-        let (abouts, classes) = (&abouts[..out.len()], &mut classes[..out.len()]);
-        if !about.has_bits {
-            out.fill(0);
+        let classes = &mut classes[..out.len()];
+        let plain = |symbol: &Symbol, about: About, bits: u64| symbol.base ^ bits << about.shift();
+        if let (Some(other), Some(_)) = (self.other(out.len()), about.scale) {
+            for (row, (told, bits)) in told.items().enumerate() {
+                classes[row] = told.class();
+                // SAFETY: slots name symbols of their column.
+                let symbol = unsafe { symbols.get_unchecked(told.symbol()) };
+                if told.is(Kind::Mapped) {
+                    out[row] = self.mapped(symbol, bits)?;
+                    continue;
+                }
+                // Which of these it is nobody foresees.
+                let scaled = scaled(symbol, symbol.base.wrapping_add(bits) as i64)?;
+                let value = if told.is(Kind::Scaled) { scaled } else { plain(symbol, told, bits) };
+                out[row] = if told.is(Kind::Copy) { other[row] } else { value };
+            }
+            return Some(());
         }
-        let (scale, other, mut at) = (about.scale, self.other(out.len()), 0);
-        for row in 0..out.len() {
-            let (told, place) = (About(abouts[row]), out[row]);
+        let mut packets = told.lanes.iter().map(|lane| lane.first..lane.last);
+        let mut rows = 0..0;
+        for (row, (told, bits)) in told.items().enumerate() {
             classes[row] = told.class();
             // SAFETY: slots name symbols of their column.
             let symbol = unsafe { symbols.get_unchecked(told.symbol()) };
-            let whole = symbol.base.wrapping_add(place);
-            out[row] = match (scale, other) {
-                // Which of the two it is nobody foresees.
-                (Some(map), Some(other)) if !told.is(Kind::Mapped) => {
-                    let plain = symbol.base ^ place << told.shift();
-                    let scaled = map.scaled(about.number, whole as i64);
-                    let value = if told.is(Kind::Scaled) { scaled } else { plain };
-                    if told.is(Kind::Copy) { other[row] } else { value }
+            out[row] = if told.is_plain() {
+                plain(symbol, told, bits)
+            } else if told.is(Kind::Scaled) {
+                scaled(symbol, symbol.base.wrapping_add(bits) as i64)?
+            } else if told.is(Kind::Copy) {
+                while rows.end <= row {
+                    rows = packets.next()?;
                 }
-                _ if told.is_plain() => symbol.base ^ place << told.shift(),
-                _ if told.is(Kind::Copy) => {
-                    while lanes.get(at)?.last <= row {
-                        at += 1;
-                    }
-                    self.copy(told.symbol(), row, &(lanes[at].first..lanes[at].last), out)?
-                }
-                _ if told.is(Kind::Scaled) => {
-                    let map = about.maps.get(usize::from(symbol.map))?;
-                    map.scaled(about.number, whole as i64)
-                }
-                _ if symbol.map == MISSING => return None,
-                _ => about.mapped(symbol, place, 0).0,
+                self.copy(told.symbol(), row, &rows, out)?
+            } else {
+                self.mapped(symbol, bits)?
             };
         }
         Some(())
+    }
+
+    #[inline(always)]
+    fn mapped(&self, symbol: &Symbol, bits: u64) -> Option<u64> {
+        (symbol.map != MISSING).then(|| self.about.mapped(symbol, bits, 0).0)
     }
 
     /// The only column that this one copies from, if it is another's same item.
@@ -227,5 +224,28 @@ impl Column<'_> {
         let [(back @ 1.., 0)] = self.about.copies[..] else { return None };
         let start = self.before.len().checked_sub(back * items)?;
         self.before.get(start..start + items)
+    }
+}
+
+/// What was told of a column's items.
+struct Told<'a> {
+    lanes: &'a [Lane],
+    several: &'a Several,
+    abouts: &'a [u32],
+    bits: &'a [u64],
+    mask: u64,
+}
+
+impl Told<'_> {
+    /// All items in order: what the slot of each says, and its bits.
+    #[inline(always)]
+    fn items(&self) -> impl Iterator<Item = (About, u64)> {
+        let Told { several, abouts, bits, mask, .. } = *self;
+        several.rows.iter().map(move |&at| {
+            let at = at as usize;
+            // SAFETY: rows are told where there is something of a turn.
+            let (about, bits) = unsafe { (*abouts.get_unchecked(at), *bits.get_unchecked(at)) };
+            (About(about), bits & mask)
+        })
     }
 }

@@ -38,6 +38,8 @@ fn file(seed: u64, len: usize, packet: usize) -> Vec<u8> {
         batch.put(4, &[level]).unwrap();
         batch.put(5, &[if random.below(2) == 0 { decimal } else { 0.1 * decimal }]).unwrap();
         let tracks = random.below(4) as usize * usize::from(i % 5 > 0);
+        // In some packets by far the most.
+        let tracks = if random.below(150) == 0 { 60 + tracks } else { tracks };
         batch.put(6, &[tracks as u32]).unwrap();
         (0..tracks).for_each(|j| batch.put(7, &[decimal as f32 + j as f32]).unwrap());
         let lists = random.below(3) as usize;
@@ -67,13 +69,14 @@ fn file(seed: u64, len: usize, packet: usize) -> Vec<u8> {
 /// A packet's bytes, and of its events those that are wanted and all.
 type Packet = (Vec<u8>, (usize, usize, usize));
 
-/// What packets have: all by themselves, and then all at once.
-fn decoded(loaded: &Loaded, packets: &[Packet]) -> [Option<Batch>; 2] {
+/// What packets have: all by themselves, and then all at once, with vectors and without.
+fn decoded(loaded: &Loaded, packets: &[Packet]) -> [Option<Batch>; 3] {
     let (decoder, layout) = (&loaded.decoder, &loaded.layout);
     let mut room = Room::default();
     let mut batch = Batch::of(layout.clone());
-    let mut each = |batch: &mut Batch, packets: &[Packet]| {
+    let mut each = |batch: &mut Batch, packets: &[Packet], vectors: bool| {
         room.clear();
+        room.use_vectors(vectors);
         for (packet, events) in packets {
             decoder.add(packet, *events, &mut room)?;
         }
@@ -83,10 +86,13 @@ fn decoded(loaded: &Loaded, packets: &[Packet]) -> [Option<Batch>; 2] {
         Some(())
     };
     let alone =
-        packets.iter().try_for_each(|packet| each(&mut batch, std::slice::from_ref(packet)));
+        packets.iter().try_for_each(|packet| each(&mut batch, std::slice::from_ref(packet), true));
     let alone = alone.map(|()| std::mem::replace(&mut batch, Batch::of(layout.clone())));
     batch.clear();
-    [alone, each(&mut batch, packets).map(|()| batch)]
+    let by_vectors = each(&mut batch, packets, true);
+    let by_vectors = by_vectors.map(|()| std::mem::replace(&mut batch, Batch::of(layout.clone())));
+    batch.clear();
+    [alone, by_vectors, each(&mut batch, packets, false).map(|()| batch)]
 }
 
 #[test]
@@ -137,12 +143,13 @@ fn packets_side_by_side_say_what_they_say_alone() {
                     }
                 }
             }
-            let [alone, together] = decoded(&loaded, &packets);
+            let [alone, together, one_by_one] = decoded(&loaded, &packets);
             match &alone {
                 Some(_) => whole += 1,
                 None => damaged += 1,
             }
-            assert!(alone == together, "{packet} in a packet, round {round}");
+            assert!(alone == one_by_one, "{packet} in a packet, round {round}");
+            assert!(alone == together, "{packet} in a packet, round {round}, by vectors");
         }
     }
     assert!(whole > 700 && damaged > 300, "{whole} {damaged}");
