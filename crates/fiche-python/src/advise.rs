@@ -86,7 +86,7 @@ pub fn advise<'py>(
         };
         match input {
             Input::Paths(paths) => {
-                let mut folder = folder(&paths, &exclude, (true, split.clone()), None)?;
+                let mut folder = folder(&paths, &exclude, (true, split.clone()), [None; 2])?;
                 let survey = survey.record_bytes(folder.record_bytes()?).split(split);
                 measure(survey, &folder.content())
             }

@@ -5,6 +5,8 @@ use pyo3::exceptions::{PyIndexError, PyKeyError, PyMemoryError, PyOSError, PyVal
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::source::Origin;
+
 /// An error on its way to Python.
 pub struct Failed(PyErr);
 
@@ -40,6 +42,22 @@ impl Failed {
         Failed(PyValueError::new_err(message.into()))
     }
 
+    /// An error of what was opened there.
+    pub fn at(origin: &Origin, error: Error) -> Failed {
+        let place = match origin {
+            Origin::Path(path) => path.display().to_string(),
+            #[cfg(feature = "remote")]
+            Origin::Url(url, _) => url.clone(),
+            Origin::Object(_) => return error.into(),
+        };
+        // What the system refuses names it already.
+        if matches!(error, Error::Io(_)) {
+            return error.into();
+        }
+        let message = format!("{place}: {error}");
+        Failed(Python::attach(|py| exception_with(py, error, message)))
+    }
+
     pub fn index(message: impl Into<String>) -> Failed {
         Failed(PyIndexError::new_err(message.into()))
     }
@@ -65,6 +83,10 @@ fn own(py: Python<'_>, name: &str, message: String, known: &[(&str, u64)], what:
 
 fn exception(py: Python<'_>, error: Error) -> PyErr {
     let message = error.to_string();
+    exception_with(py, error, message)
+}
+
+fn exception_with(py: Python<'_>, error: Error, message: String) -> PyErr {
     match error {
         Error::Io(error) => io_exception(py, error, message),
         Error::OutOfBounds { .. } => PyIndexError::new_err(message),

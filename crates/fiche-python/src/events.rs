@@ -15,6 +15,7 @@ use pyo3::{IntoPyObjectExt, intern};
 use crate::buffer::Buffer;
 use crate::error::{Failed, Result, from_python};
 use crate::options::threads;
+use crate::own::Own;
 use crate::reader;
 use crate::source;
 use crate::writer::Out;
@@ -254,8 +255,10 @@ impl EventReader {
         object: &Bound<'_, PyAny>,
         threads_: Option<usize>,
     ) -> Result<EventReader> {
-        let (source, _) = source::open(object, None)?;
-        let events = py.detach(|| Events::open(source))?.threads(threads(threads_)?);
+        let (source, origin) = source::open(object, None)?;
+        let events = py.detach(|| Events::open(source));
+        let events = events.map_err(|error| Failed::at(&origin, error))?;
+        let events = events.threads(threads(threads_)?);
         let record = Record::new(py, &events.schema().fields, &mut 0)?;
         Ok(EventReader { events, record, room: Mutex::default() })
     }
@@ -283,6 +286,10 @@ impl EventReader {
         number: u64,
         fields: Option<Vec<usize>>,
     ) -> Result<Bound<'py, PyDict>> {
+        if number >= self.events.len() {
+            let what = format!("there is no event {number}: there are {}", self.events.len());
+            return Err(pyo3::exceptions::PyIndexError::new_err(what).into());
+        }
         let lock = || self.room.lock().unwrap_or_else(PoisonError::into_inner);
         let mut room = lock().pop().unwrap_or_default();
         let (event, at) = &mut *room;
@@ -471,7 +478,7 @@ enum Target {
 #[pyclass(frozen, module = "fiche", name = "_EventWriter")]
 pub struct EventWriter {
     schema: Schema,
-    state: Mutex<Option<Target>>,
+    state: Own<Target>,
 }
 
 #[pymethods]
@@ -506,7 +513,7 @@ impl EventWriter {
         };
         let out = Out::create(output, overwrite)?;
         let store = Store::new(out, schema.clone(), options)?;
-        Ok(EventWriter { schema, state: Mutex::new(Some(Target::New(store))) })
+        Ok(EventWriter { schema, state: Own::new(Target::New(store)) })
     }
 
     /// Goes on behind the events of a file; returns how many there are, too.
@@ -519,7 +526,7 @@ impl EventWriter {
         let options = Options::default().threads(threads(threads_)?);
         let store = py.detach(|| Store::append(&path, options))?;
         let (schema, events) = (store.schema().clone(), store.len());
-        Ok((EventWriter { schema, state: Mutex::new(Some(Target::Old(store))) }, events))
+        Ok((EventWriter { schema, state: Own::new(Target::Old(store)) }, events))
     }
 
     /// Names, types as tuples and notes of all fields.
@@ -534,7 +541,7 @@ impl EventWriter {
     /// Adds events: a buffer for each column.
     fn extend(&self, py: Python<'_>, events: usize, columns: Vec<Bound<'_, PyAny>>) -> Result<()> {
         let buffers = columns.iter().map(Buffer::get).collect::<PyResult<Vec<Buffer>>>()?;
-        py.detach(|| -> fiche::Result<()> {
+        self.state.with(py, |state| -> fiche::Result<()> {
             let mut batch = Batch::new(&self.schema)?;
             if buffers.len() != batch.layout().columns().len() {
                 return Err(invalid("a buffer is expected for each column"));
@@ -546,21 +553,19 @@ impl EventWriter {
             if batch.len() != events {
                 return Err(invalid("columns of other numbers of events"));
             }
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            match &mut *state {
+            match state {
                 Some(Target::New(store)) => store.extend(&batch),
                 Some(Target::Old(store)) => store.extend(&batch),
                 None => Err(invalid("the file is finished")),
             }
-        })?;
+        })??;
         Ok(())
     }
 
     /// Ends the file; returns its bytes.
     fn finish(&self, py: Python<'_>) -> Result<u64> {
-        let written = py.detach(|| -> fiche::Result<u64> {
-            let store = self.state.lock().unwrap_or_else(PoisonError::into_inner).take();
-            match store.ok_or_else(|| invalid("the file is finished"))? {
+        let written = self.state.with(py, |state| -> fiche::Result<u64> {
+            match state.take().ok_or_else(|| invalid("the file is finished"))? {
                 Target::New(store) => {
                     let out = store.finish()?;
                     let written = out.written();
@@ -574,12 +579,12 @@ impl EventWriter {
                     Ok(written)
                 }
             }
-        })?;
+        })??;
         Ok(written)
     }
 
     /// Forgets all: no file appears, and one that was there is what it was.
-    fn abort(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).take();
+    fn abort(&self, py: Python<'_>) -> Result<()> {
+        self.state.forget(py)
     }
 }

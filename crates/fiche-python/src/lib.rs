@@ -8,6 +8,7 @@ mod codec;
 mod error;
 mod events;
 mod options;
+mod own;
 mod pack;
 mod reader;
 mod record;

@@ -25,6 +25,22 @@ pub struct Progress {
     told: u64,
 }
 
+/// What is told of progress: a function, or a bar of this name where True is given; and whether it is such a bar, which has to be closed.
+pub fn told<'py>(
+    progress: Option<Bound<'py, PyAny>>,
+    what: &str,
+) -> PyResult<(Option<Bound<'py, PyAny>>, bool)> {
+    let Some(progress) = progress else { return Ok((None, false)) };
+    match progress.extract::<bool>() {
+        Ok(true) => {
+            let bar = progress.py().import("fiche._progress")?.getattr("Bar")?.call1((what,))?;
+            Ok((Some(bar), true))
+        }
+        Ok(false) => Ok((None, false)),
+        Err(_) => Ok((Some(progress), false)),
+    }
+}
+
 const STEP: u64 = 1 << 20;
 
 impl Progress {
@@ -101,12 +117,10 @@ pub fn folder(
     paths: &[PathBuf],
     exclude: &[String],
     (keep_going, split): (bool, Option<Split>),
-    output: Option<&Path>,
+    outputs: [Option<&Path>; 2],
 ) -> fiche::Result<Folder> {
     let mut folder = Folder::new(exclude)?.keep_going(keep_going);
-    if let Some(output) = output {
-        folder.skip(output);
-    }
+    outputs.into_iter().flatten().for_each(|output| folder.skip(output));
     for path in paths {
         folder.add(path)?;
         Python::attach(|py| py.check_signals()).map_err(from_python)?;
@@ -156,7 +170,8 @@ pub fn pack<'py>(
     let (packed, logical, stored) = py.detach(|| -> fiche::Result<(Packed, u64, u64)> {
         let (mut archive, packed) = match input {
             Input::Paths(paths) => {
-                let mut folder = folder(&paths, &exclude, (keep_going, split), path.as_deref())?;
+                let outputs = [path.as_deref(), out.aside()];
+                let mut folder = folder(&paths, &exclude, (keep_going, split), outputs)?;
                 let options = blocks.options(&Watched(&folder.content()))?;
                 let mut archive = Archive::new(out, options)?;
                 let mut progress = Progress::new(progress, Some(folder.bytes()));
@@ -219,7 +234,8 @@ pub fn dict_build<'py>(
         let sampling = Sampling::default().sample_len(sample).len(size).cover(cover);
         let dictionary = match input {
             Input::Paths(paths) => {
-                let mut folder = folder(&paths, &exclude, (true, None), Some(&output))?;
+                let outputs = [Some(&*output), Some(out.aside())];
+                let mut folder = folder(&paths, &exclude, (true, None), outputs)?;
                 sampling.run(&Watched(&folder.content()))?
             }
             Input::Records(_, parts) => sampling.run(&Watched(&parts))?,

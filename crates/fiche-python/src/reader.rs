@@ -104,10 +104,13 @@ impl Reader {
             let folder = InFolder::new(folder.unwrap_or(".".as_ref()));
             options = options.resolve(Arc::new(folder));
         }
+        let dicts: Vec<PathBuf> =
+            dicts.iter().map(std::path::absolute).collect::<std::io::Result<_>>()?;
         for path in &dicts {
             options = options.dictionary(Arc::new(py.detach(|| Dictionary::open(path))?));
         }
-        let archive = py.detach(|| options.open(source.clone()))?;
+        let archive = py.detach(|| options.open(source.clone()));
+        let archive = archive.map_err(|error| Failed::at(&origin, error))?;
         let state = Mutex::new(Some(State { archive, source, forks: forks() }));
         Ok(Reader { state, origin, options, cache, dicts, keep })
     }
@@ -293,7 +296,7 @@ impl Reader {
     /// Reads and decodes all of it, checks every checksum, and accounts for every byte of the
     /// file. Returns a dict: blocks and bytes that are right, `damage` (a list of dicts: what, and which
     /// bytes of the content are lost), records that are hit, and `cut_off_append`. `progress` is
-    /// called with bytes done and bytes in all.
+    /// called with bytes done and bytes in all; True shows a bar.
     ///
     /// >>> import fiche, io
     /// >>> out = io.BytesIO()
@@ -305,12 +308,18 @@ impl Reader {
         &self,
         py: Python<'py>,
         threads: Option<usize>,
-        progress: Option<Py<PyAny>>,
+        progress: Option<Bound<'py, PyAny>>,
     ) -> Result<Bound<'py, PyDict>> {
         let archive = self.archive(py)?;
         let threads = self::threads(threads)?;
-        let mut progress = Progress::new(progress, Some(archive.len()));
-        let report = py.detach(|| archive.verify(threads, &mut |bytes| progress.add(bytes)))?;
+        let (told, is_bar) = crate::pack::told(progress, "verifying")?;
+        let mut progress = Progress::new(told.clone().map(Bound::unbind), Some(archive.len()));
+        let report = py.detach(|| archive.verify(threads, &mut |bytes| progress.add(bytes)));
+        // A bar ends its line, whatever came of it.
+        if let Some(bar) = told.filter(|_| is_bar) {
+            bar.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
+        }
+        let report = report?;
         let dict = PyDict::new(py);
         dict.set_item("blocks", report.blocks)?;
         dict.set_item("bytes", report.bytes)?;
@@ -373,15 +382,13 @@ impl Reader {
         let source = this.source()?;
         let (len, tail) = (source.len(), py.detach(|| tail(&source))?);
         let origin = match &this.origin {
-            Origin::Path(path) => std::path::absolute(path)?.into_pyobject(py)?.into_any(),
+            Origin::Path(path) => path.into_pyobject(py)?.into_any(),
             #[cfg(feature = "remote")]
             Origin::Url(url, _) => pyo3::types::PyString::new(py, url).into_any(),
             Origin::Object(object) => object.bind(py).clone(),
         };
-        let dicts: Vec<PathBuf> =
-            this.dicts.iter().map(std::path::absolute).collect::<std::io::Result<_>>()?;
         let tail = PyBytes::new(py, &tail);
-        let arguments = (origin, this.cache, dicts, len, tail, this.keep.clone());
+        let arguments = (origin, this.cache, this.dicts.clone(), len, tail, this.keep.clone());
         let reopen = py.import("fiche._fiche")?.getattr("_reopen")?;
         Ok((reopen, arguments).into_pyobject(py)?)
     }

@@ -53,7 +53,8 @@ pub fn open(object: &Bound<'_, PyAny>, keep: Option<PathBuf>) -> Result<(Arc<dyn
             },
             _ => error.into(),
         })?;
-        return Ok((Arc::new(source), Origin::Path(path)));
+        // Wherever it is opened again, it is the same file.
+        return Ok((Arc::new(source), Origin::Path(std::path::absolute(path)?)));
     }
     let origin = Origin::Object(object.clone().unbind());
     if let Ok(bytes) = object.cast::<PyBytes>() {

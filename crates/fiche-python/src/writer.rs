@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
 use fiche::archive::{Entry, Writer as Archive};
 use fiche::{NewFile, ReadAt};
@@ -11,6 +10,7 @@ use pyo3::prelude::*;
 use crate::buffer::Buffer;
 use crate::error::{Failed, Result};
 use crate::options::Blocks;
+use crate::own::Own;
 use crate::records::name_of;
 
 /// Where an archive is written: a file that appears when it is whole, or a file object of Python's.
@@ -42,6 +42,14 @@ impl Out {
     /// Bytes that it took.
     pub fn written(&self) -> u64 {
         self.written
+    }
+
+    /// What the file is called as long as it is not whole.
+    pub fn aside(&self) -> Option<&std::path::Path> {
+        match &self.sink {
+            Sink::File(file) => Some(file.aside()),
+            Sink::Object(_) => None,
+        }
     }
 
     /// It is whole.
@@ -100,11 +108,38 @@ impl Input {
         }
     }
 
+    /// Reads the beginning of a file object.
+    fn ahead(self) -> fiche::Result<Ahead> {
+        match self {
+            Input::Bytes(buffer) => Ok(Ahead::Bytes(buffer)),
+            Input::Object(object) => {
+                let (mut rest, mut start) =
+                    (Chunks { object, chunk: Vec::new(), at: 0 }, Vec::new());
+                (&mut rest).take(AHEAD).read_to_end(&mut start)?;
+                Ok(Ahead::Object(start, rest))
+            }
+        }
+    }
+}
+
+/// Bytes of a file object that are read before a record is begun.
+const AHEAD: u64 = 8 << 20;
+
+/// What is written, as far as it was read.
+enum Ahead {
+    Bytes(Buffer),
+    Object(Vec<u8>, Chunks),
+}
+
+impl Ahead {
     /// All of it, as something to read.
     fn with<T>(self, with: impl FnOnce(&mut dyn Read) -> T) -> T {
         match self {
-            Input::Bytes(buffer) => with(&mut buffer.as_bytes()),
-            Input::Object(object) => with(&mut Chunks { object, chunk: Vec::new(), at: 0 }),
+            Ahead::Bytes(buffer) => with(&mut buffer.as_bytes()),
+            Ahead::Object(start, rest) => match start.len() as u64 {
+                AHEAD => with(&mut std::io::Cursor::new(start).chain(rest)),
+                _ => with(&mut &start[..]),
+            },
         }
     }
 }
@@ -208,8 +243,7 @@ fn learn_from(learn: Option<&Bound<'_, PyAny>>) -> Result<Parts> {
 /// b'second'
 #[pyclass(frozen, module = "fiche")]
 pub struct Writer {
-    /// Taken without the interpreter's lock.
-    archive: Mutex<Option<Archive<Out>>>,
+    archive: Own<Archive<Out>>,
 }
 
 impl Writer {
@@ -218,12 +252,10 @@ impl Writer {
         py: Python<'_>,
         with: impl FnOnce(&mut Archive<Out>) -> fiche::Result<T> + Send,
     ) -> Result<T> {
-        py.detach(|| {
-            let mut archive = self.archive.lock().unwrap_or_else(PoisonError::into_inner);
-            archive.as_mut().map(with).transpose()
-        })
-        .map_err(|error: fiche::Error| Failed::from(error))?
-        .ok_or_else(|| Failed::value("the writer is closed"))
+        self.archive
+            .with(py, |archive| archive.as_mut().map(with).transpose())?
+            .map_err(|error: fiche::Error| Failed::from(error))?
+            .ok_or_else(|| Failed::value("the writer is closed"))
     }
 }
 
@@ -252,15 +284,18 @@ impl Writer {
         let learn = learn_from(learn)?;
         let out = Out::create(output, overwrite)?;
         let archive = py.detach(|| Archive::new(out, blocks.options(&learn)?))?;
-        Ok(Writer { archive: Mutex::new(Some(archive)) })
+        Ok(Writer { archive: Own::new(archive) })
     }
 
     /// Adds a record: its name, which no other one has, and its content, bytes or a file object that is
-    /// read to its end. Returns its number.
+    /// read to its end. Returns its number. Where reading fails within the first 8 MiB, nothing was added; beyond that the archive cannot be finished any
+    /// more.
     #[pyo3(signature = (name, data))]
     fn add(&self, py: Python<'_>, name: &Bound<'_, PyAny>, data: &Bound<'_, PyAny>) -> Result<u64> {
         let entry = Entry::data(name_of(name)?);
         let data = Input::of(data)?;
+        // What is read of it is read before anything is begun, and while others may write.
+        let data = py.detach(|| data.ahead())?;
         self.with(py, |archive| data.with(|data| archive.add(entry, data)))
     }
 
@@ -279,24 +314,21 @@ impl Writer {
 
     /// Ends the archive: it is whole, on the device, and under its name.
     fn close(&self, py: Python<'_>) -> Result<()> {
-        py.detach(|| {
-            let archive = self.archive.lock().unwrap_or_else(PoisonError::into_inner).take();
-            archive.map_or(Ok(()), |archive| archive.finish()?.finish())
-        })
-        .map_err(Failed::from)
+        let end = |archive: &mut Option<Archive<Out>>| {
+            archive.take().map_or(Ok(()), |archive| archive.finish()?.finish())
+        };
+        self.archive.with(py, end)?.map_err(Failed::from)
     }
 
     /// Leaves no archive.
-    fn discard(&self, py: Python<'_>) {
-        py.detach(|| {
-            drop(self.archive.lock().unwrap_or_else(PoisonError::into_inner).take());
-        });
+    fn discard(&self, py: Python<'_>) -> Result<()> {
+        self.archive.forget(py)
     }
 
     /// True when nothing more can be written.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
-        py.detach(|| self.archive.lock().unwrap_or_else(PoisonError::into_inner).is_none())
+        self.archive.is_over(py)
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -313,10 +345,7 @@ impl Writer {
     ) -> Result<()> {
         match kind {
             None => self.close(py),
-            Some(_) => {
-                self.discard(py);
-                Ok(())
-            }
+            Some(_) => self.discard(py),
         }
     }
 }

@@ -701,3 +701,220 @@ def test_files_of_parquet_come_back(tmp_path, capsys):
     pq.write_table(other, tmp_path / "in.parquet")
     with pytest.raises(fiche.CorruptError, match="noise differs in events 0 to 5000"):
         parquet._verify(pq.ParquetFile(tmp_path / "in.parquet"), out, table.column_names)
+
+
+def test_whatever_is_damaged_is_an_error_of_ours(tmp_path):
+    """Any flipped bit is told as damage, with the event where that is known, and never as another value."""
+    path = tmp_path / "e.fiche"
+    with fiche.events.create(path) as writer:
+        writer.extend({"x": np.arange(300) ** 2, "s": [f"text {i % 7}" for i in range(300)], "l": [[i] * (i % 3) for i in range(300)]})
+    whole = path.read_bytes()
+    expected = fiche.events.open(whole).arrays(library="pa")
+    located = refused = 0
+    for at in range(0, len(whole), 3):
+        damaged = bytearray(whole)
+        damaged[at] ^= 1 << at % 8
+        try:
+            found = fiche.events.open(bytes(damaged)).arrays(library="pa")
+        except (fiche.CorruptError, fiche.UnsupportedError) as error:
+            refused += 1
+            located += getattr(error, "event", None) is not None
+        else:
+            assert found == expected, at
+    assert refused > 0.9 * len(whole) / 3 and located > 50, (refused, located)
+
+
+def test_events_that_are_not_there_are_named(tmp_path):
+    events = written({"x": np.arange(10)})
+    for number in (10, -11, 1 << 40):
+        with pytest.raises(IndexError, match=f"no event {number}: there are 10"):
+            events[number]
+    assert "x" in events and "y" not in events and {"x": 3} in events
+
+
+def test_two_fields_of_a_name_are_refused(tmp_path):
+    pa = pytest.importorskip("pyarrow", reason="SKIP: pyarrow could not be installed")
+    pd = pytest.importorskip("pandas", reason="SKIP: pandas could not be installed")
+    twice = pa.table([pa.array([1]), pa.array([2])], names=["a", "a"])
+    for events in (twice, pd.DataFrame({0: [1], "0": [2]})):
+        with pytest.raises(ValueError, match="two fields are called"):
+            written(events)
+    with pytest.raises(TypeError, match="one str for all events"):
+        written({"x": "abc"})
+    with pytest.raises(TypeError, match="x: whole numbers of more than 64 bits"):
+        written({"x": [1, 2**64]})
+
+
+def test_what_may_be_missing_is_found_and_kept():
+    pd = pytest.importorskip("pandas", reason="SKIP: pandas could not be installed")
+    large = 2**53 + 1
+    events = written(
+        {
+            "n": pd.array([large, None, 3, large] * 50, "Int64"),
+            "b": pd.array([True, None, False, True] * 50, "boolean"),
+            "s": ["info", None, "", "infos"] * 50,
+            "x": np.arange(200) % 5,
+        }
+    )
+    frame = events.arrays(library="pd")
+    assert str(frame["n"].dtype) == "Int64" and frame["n"][0] == large and frame["n"][1] is pd.NA
+    assert str(frame["b"].dtype) == "boolean" and frame["b"].isna().sum() == 50
+    assert events.find(n=large).tolist() == [i for i in range(200) if i % 4 in (0, 3)]
+    assert events.find(s="info").tolist() == list(range(0, 200, 4))
+    assert events.find(s="").tolist() == list(range(2, 200, 4))
+    assert events.find(s="info", x=0).tolist() == list(range(0, 200, 20))
+    assert events.find(s="nothing").tolist() == [] and events.find(n=4).tolist() == []
+
+
+def test_steps_are_told_in_usual_words():
+    events = written({"x": np.arange(10_000)})
+    for step, count in (("10 kB", 1250), ("10kb", 1250), ("8 KiB", 1024), (77, 77), ("0.008 MB", 1000)):
+        assert len(next(iter(events.iterate(step_size=step, library="np")))["x"]) == count, step
+    for step in (0, -5, "many", "1 XB", "1.2.3 MB"):
+        with pytest.raises(ValueError, match="a step"):
+            events.iterate(step_size=step)
+    with pytest.raises(KeyError):
+        events.iterate(["y"])
+
+
+def test_values_are_put_only_where_there_is_room_for_them():
+    events = written({"x": np.array([2**53 + 1, 5])})
+    out = {"x": np.zeros(2, "f8")}
+    with pytest.raises(ValueError, match="float64 does not have"):
+        events.take([0, 1], out=out)
+    assert events.take([1, 1], out=out)["x"].tolist() == [5, 5]
+    with pytest.raises(ValueError, match="not given together"):
+        events.take([0], ["x"], out=out)
+    with pytest.raises(TypeError, match="array of numpy"):
+        events.take([0], out={"x": [0]})
+
+
+def test_types_wait_for_values(tmp_path):
+    path = tmp_path / "e.fiche"
+    with fiche.events.create(path) as writer:
+        writer.extend({"x": [[], []], "t": [None, None], "n": [1, 2]})
+        assert writer.num_entries == 2
+        writer.extend({"x": [[]], "t": ["a"], "n": [3]})
+        writer.extend({"x": [[1.5, 2.5]], "t": [None], "n": [4]})
+    events = fiche.events.open(path)
+    assert events.typenames() == {"x": "var * float64", "t": "?string", "n": "int64"}
+    assert [events[i] for i in range(4)] == [
+        {"x": [], "t": None, "n": 1},
+        {"x": [], "t": None, "n": 2},
+        {"x": [], "t": "a", "n": 3},
+        {"x": [1.5, 2.5], "t": None, "n": 4},
+    ]
+    with fiche.events.create(tmp_path / "none") as writer:
+        writer.extend({"x": [[], []]})
+    assert [event["x"] for event in fiche.events.open(tmp_path / "none")] == [[], []]
+
+
+def test_whatever_arrow_has_of_events(tmp_path):
+    pa = pytest.importorskip("pyarrow", reason="SKIP: pyarrow could not be installed")
+    table = pa.table({"x": [1, 2, 3], "s": ["a", None, "c"]})
+    structs = pa.StructArray.from_arrays([table["x"].chunk(0), table["s"].chunk(0)], ["x", "s"])
+    for events in (
+        pa.RecordBatchReader.from_batches(table.schema, table.to_batches()),
+        table.to_batches()[0],
+        structs,
+        pa.chunked_array([structs, structs[:0]]),
+    ):
+        assert written(events).arrays(library="pa").to_pylist() == table.to_pylist()
+    with pytest.raises(TypeError, match="a table of Arrow"):
+        written(table["x"])
+
+    class Capsule:
+        def __init__(self, array):
+            self.array = array
+
+        def __arrow_c_array__(self, requested_schema=None):
+            return self.array.__arrow_c_array__(requested_schema)
+
+    texts = pa.array(["one", "two", "a text that is longer than twelve"])
+    views = {
+        "x": Capsule(pa.array([1, 2, 3])),
+        "v": texts.cast(pa.string_view()),
+        "l": pa.array([[1], [], [2, 3]], pa.list_view(pa.int32())),
+        "r": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([7, 8])),
+    }
+    turned = pa.ListViewArray.from_arrays(pa.array([1, 0, 0], pa.int32()), pa.array([2, 0, 1], pa.int32()), pa.array([1, 2, 3]))
+    assert [event["l"] for event in written({"l": turned})] == [[2, 3], [], [1]]
+    events = written(views)
+    assert events[2] == {"x": 3, "v": "a text that is longer than twelve", "l": [2, 3], "r": 8}
+    assert [event["r"] for event in events] == [7, 7, 8]
+
+
+def test_a_writer_is_its_process_s(tmp_path):
+    path = tmp_path / "e.fiche"
+    writer = fiche.events.create(path)
+    writer.extend({"x": np.arange(1000)})
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            writer.extend({"x": np.arange(3)})
+        except ValueError as error:
+            status = 0 if "another process" in str(error) else 2
+        del writer
+        os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    writer.extend({"x": np.arange(5)})
+    writer.close()
+    assert len(fiche.events.open(path)) == 1005
+
+
+def test_a_reader_is_pickled_where_it_was_opened(tmp_path, monkeypatch):
+    with fiche.events.create(tmp_path / "e.fiche") as writer:
+        writer.extend({"x": np.arange(3)})
+    fiche.pack({"a": b"abc"}, tmp_path / "a.fiche")
+    monkeypatch.chdir(tmp_path)
+    events, archive = fiche.events.open("e.fiche"), fiche.open("a.fiche")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    assert len(pickle.loads(pickle.dumps(events))) == 3
+    assert pickle.loads(pickle.dumps(archive)).records["a"].read() == b"abc"
+
+
+def _root_file(path):
+    uproot = pytest.importorskip("uproot", reason="SKIP: uproot could not be installed")
+    with uproot.recreate(path, compression=uproot.ZLIB(6)) as file:
+        tree = file.mktree("t", {"x": "int32", "y": "float64"})
+        tree.extend({"x": np.arange(5000) % 11, "y": np.arange(5000) / 7})
+    return uproot
+
+
+def test_a_tree_of_root_by_its_cycle(tmp_path):
+    uproot = _root_file(tmp_path / "c.root")
+    from fiche.events import root
+
+    with uproot.update(tmp_path / "c.root") as file:
+        file.mktree("t", {"x": "int32"}).extend({"x": np.arange(3)})
+    cycles = sorted(key for key in uproot.open(tmp_path / "c.root").keys() if key.startswith("t;"))
+    assert len(cycles) == 2
+    counts = {}
+    for cycle in [*cycles, "t"]:
+        counts[cycle] = root.repack(f"{tmp_path / 'c.root'}:{cycle}", tmp_path / "o.fiche", overwrite=True)["events"]
+    assert counts == {cycles[0]: 5000, cycles[1]: 3, "t": 3}
+    with pytest.raises(KeyError, match="of t it has"):
+        root.repack(f"{tmp_path / 'c.root'}:t;9", tmp_path / "o.fiche", overwrite=True)
+
+
+def test_damaged_baskets_of_root_are_kept_as_they_are(tmp_path):
+    _root_file(tmp_path / "d.root")
+    from fiche.events import root
+
+    data = bytearray((tmp_path / "d.root").read_bytes())
+    at = data.index(b"ZL\x08", data.index(b"ZL\x08") + 3)
+    for change, codec in ((b"QQ", "unknown codec"), (b"ZL", "damage")):
+        data[at : at + 2] = change
+        data[at + 60] ^= 0xFF if codec == "damage" else 0
+        (tmp_path / "d.root").write_bytes(data)
+        report = root.repack(tmp_path / "d.root", tmp_path / "o.fiche", overwrite=True, verify=True)
+        assert len(report["unread"]) == 1, codec
+        (name, why), = report["unread"].items()
+        assert "as they lie in the file" in why
+        kept = fiche.events.open(tmp_path / "o.fiche").arrays(library="np")
+        stored = b"".join(kept[name].tolist())
+        assert bytes(data[at : at + 200]) in stored
+        other = "y" if name == "x" else "x"
+        assert np.array_equal(kept[other], np.arange(5000) / 7 if other == "y" else np.arange(5000) % 11)

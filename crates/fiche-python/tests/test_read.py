@@ -184,3 +184,39 @@ def test_metadata_of_files_is_there(tmp_path):
     with pytest.raises(ValueError, match="directory"):
         records["in"].read()
     assert file and records["in"]
+
+
+def test_lines_of_files(tmp_path):
+    """Lines are found without reading byte by byte, and positions are as without them."""
+
+    class Counted(io.BytesIO):
+        reads = 0
+
+        def readinto(self, buffer):
+            Counted.reads += 1
+            return super().readinto(buffer)
+
+        def read(self, size=-1):
+            Counted.reads += 1
+            return super().read(size)
+
+    text = b"".join(b"line %d %s\n" % (i, b"x" * (i % 300 if i % 50 else 9000)) for i in range(3000)) + b"no end"
+    fiche.pack({"t": text}, tmp_path / "t.fiche", method="lz4")
+    record = fiche.open(Counted((tmp_path / "t.fiche").read_bytes())).records["t"]
+    Counted.reads = 0
+    with record.file() as file:
+        assert list(file) == text.splitlines(keepends=True)
+        assert Counted.reads < 300
+        file.seek(5)
+        assert file.readline() == text[5:].split(b"\n")[0] + b"\n"
+        at = file.tell()
+        assert file.read(10) == text[at : at + 10] and file.tell() == at + 10
+        assert file.peek(3)[:3] == text[at + 10 : at + 13] and file.tell() == at + 10
+        assert file.size == len(text)
+        assert io.TextIOWrapper(io.BufferedReader(file)).readline() == text[at + 10 :].split(b"\n")[0].decode() + "\n"
+
+
+def test_verifying_shows_a_bar(tmp_path, capfd):
+    fiche.pack({"a": bytes(3 << 20)}, tmp_path / "a.fiche", method="lz4")
+    assert fiche.open(tmp_path / "a.fiche").verify(progress=True)["damage"] == []
+    assert "verifying" in capfd.readouterr().err

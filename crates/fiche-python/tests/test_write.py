@@ -133,3 +133,102 @@ def test_advice_is_what_packing_gives(content):
             fiche.advise(content, **wrong)
     with pytest.raises(ValueError):
         fiche.advise({})
+
+
+def test_what_is_packed_is_never_what_is_written(tmp_path):
+    path = tmp_path / "only"
+    path.write_bytes(b"the only copy")
+    with pytest.raises(ValueError, match="only is what is written"):
+        fiche.pack(path, path, overwrite=True)
+    with pytest.raises(ValueError, match="only is what is written"):
+        fiche.dict_build([path], path, overwrite=True)
+    assert path.read_bytes() == b"the only copy" and os.listdir(tmp_path) == ["only"]
+    # In a folder the archive itself is left out, also as long as it is not whole.
+    for _ in range(2):
+        fiche.pack(tmp_path, tmp_path / "all.fiche", overwrite=True)
+        names = [record.name for record in fiche.open(tmp_path / "all.fiche").records.values()]
+        assert names == [tmp_path.name, f"{tmp_path.name}/only"]
+
+
+def test_one_pattern_is_a_pattern(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_bytes(b"a")
+    (tmp_path / "in" / "b.rst").write_bytes(b"b")
+    out = io.BytesIO()
+    fiche.pack(tmp_path / "in", out, exclude="*.txt")
+    assert [record.name for record in fiche.open(out.getvalue()).records.values()] == ["in", "in/b.rst"]
+
+
+def test_an_input_that_fails_spoils_nothing_else(tmp_path):
+    class Fails(io.RawIOBase):
+        def __init__(self, good):
+            self.good = good
+
+        def read(self, size=-1):
+            if self.good <= 0:
+                raise OSError("the line is cut")
+            self.good -= size
+            return bytes(size)
+
+    out = io.BytesIO()
+    with fiche.Writer(out, method="lz4") as writer:
+        writer.add("a", b"first")
+        with pytest.raises(OSError, match="the line is cut"):
+            writer.add("b", Fails(3 << 20))
+        writer.add("b", b"second")
+    assert fiche.open(out.getvalue()).records["b"].read() == b"second"
+    # Beyond what is read ahead half of it is there already: then nothing that could be mistaken for an archive is made.
+    writer = fiche.Writer(tmp_path / "half", method="lz4")
+    with pytest.raises(OSError, match="the line is cut"):
+        writer.add("b", Fails(20 << 20))
+    with pytest.raises(fiche.PoisonedError):
+        writer.add("c", b"third")
+    with pytest.raises(fiche.PoisonedError):
+        writer.close()
+    del writer
+    assert not (tmp_path / "half").exists()
+
+
+def test_a_writer_that_is_called_by_what_it_writes_to_says_so():
+    class Nosy(io.BytesIO):
+        def write(self, data):
+            if made:
+                seen.append(pytest.raises(ValueError, made[0].tell))
+            return super().write(data)
+
+    seen, made, out = [], [], Nosy()
+    writer = fiche.Writer(out, method="copy", threads=1)
+    made.append(writer)
+    writer.add("a", bytes(1 << 20))
+    writer.close()
+    assert seen and "called by what it reads from" in str(seen[0].value)
+
+
+def test_a_writer_is_its_process_s(tmp_path):
+    writer = fiche.Writer(tmp_path / "w.fiche", threads=2)
+    writer.add("a", b"before" * 100_000)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            writer.add("b", b"child")
+        except ValueError as error:
+            status = 0 if "another process" in str(error) else 2
+        if not writer.closed:
+            status = 3
+        del writer
+        os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    writer.add("b", b"after")
+    writer.close()
+    records = fiche.open(tmp_path / "w.fiche").records
+    assert [record.name for record in records.values()] == ["a", "b"]
+
+
+def test_errors_name_the_file(tmp_path):
+    fiche.pack({"a": b"abc" * 1000}, tmp_path / "a.fiche")
+    cut = tmp_path / "cut.fiche"
+    cut.write_bytes((tmp_path / "a.fiche").read_bytes()[:-7])
+    with pytest.raises(fiche.CorruptError, match="cut.fiche: damaged") as caught:
+        fiche.open(cut)
+    assert caught.value.pos is not None

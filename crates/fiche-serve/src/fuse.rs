@@ -117,8 +117,28 @@ impl Mount {
 
 /// An archive that is mounted: until this is dropped, or somebody else unmounts it.
 pub struct Mounted {
-    session: BackgroundSession,
+    /// There until it is dropped.
+    session: Option<BackgroundSession>,
     folder: PathBuf,
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        match self.session.take() {
+            Some(session) if session.guard.is_finished() => drop(ended(session)),
+            session => drop(session),
+        }
+    }
+}
+
+/// How a session ended that somebody else unmounts, or has unmounted. Another one may be mounted in its place by now, which what is left of this one would
+/// unmount when it is dropped: so it is not.
+fn ended(mut session: BackgroundSession) -> io::Result<()> {
+    let none = std::thread::spawn(|| Ok(()));
+    let guard = std::mem::replace(&mut session.guard, none);
+    let ended = guard.join();
+    std::mem::forget(session);
+    ended.unwrap_or_else(|_| Err(io::Error::other("what answers the kernel panicked")))
 }
 
 impl Mounted {
@@ -129,7 +149,7 @@ impl Mounted {
         let session = fuser::spawn_mount(files, folder, config).map_err(|error| {
             Error::Io(io::Error::new(error.kind(), format!("{}: {error}", folder.display())))
         })?;
-        Ok(Mounted { session, folder: folder.to_owned() })
+        Ok(Mounted { session: Some(session), folder: folder.to_owned() })
     }
 
     /// Where it is.
@@ -142,22 +162,26 @@ impl Mounted {
     ///
     /// # Errors
     /// [`Error::Io`] when the kernel's line broke.
-    pub fn wait(self) -> Result<()> {
-        Ok(self.session.join()?)
+    pub fn wait(mut self) -> Result<()> {
+        Ok(self.session.take().map_or(Ok(()), ended)?)
     }
 
     /// True when somebody else unmounted it.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        self.session.guard.is_finished()
+        self.session.as_ref().is_none_or(|session| session.guard.is_finished())
     }
 
     /// Unmounts it.
     ///
     /// # Errors
     /// [`Error::Io`] when it is in use.
-    pub fn unmount(self) -> Result<()> {
-        Ok(self.session.umount_and_join()?)
+    pub fn unmount(mut self) -> Result<()> {
+        match self.session.take() {
+            Some(session) if session.guard.is_finished() => Ok(ended(session)?),
+            Some(session) => Ok(session.umount_and_join()?),
+            None => Ok(()),
+        }
     }
 }
 
@@ -268,6 +292,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Error::Unsupported { .. } => Errno::EOPNOTSUPP,
         Error::Limit { .. } => Errno::ENOMEM,
         Error::Poisoned => Errno::EROFS,
+        Error::Busy { .. } => Errno::EBUSY,
         Error::Io(error) if error.kind() == io::ErrorKind::StorageFull => Errno::ENOSPC,
         Error::Io(error) => Errno::from_i32(error.raw_os_error().unwrap_or(libc::EIO)),
         _ => Errno::EIO,

@@ -85,7 +85,12 @@ def open(source, *, cache=64 << 20, dicts=(), keep=None, index=None):
     ...
     FileNotFoundError: [Errno 2] No such file or directory: 'no/such/file'
     """
-    return _open(source, cache=cache, dicts=list(dicts), keep=keep, index=index)
+    return _open(source, cache=cache, dicts=_some(dicts), keep=keep, index=index)
+
+
+def _some(given):
+    """What may be given as several, or as one."""
+    return [given] if isinstance(given, str | bytes | _os.PathLike) else list(given)
 
 
 def pack(
@@ -137,12 +142,12 @@ def pack(
     options = {
         "method": method,
         "level": level,
-        "filters": list(filters),
+        "filters": _some(filters),
         "block": block,
         "dict": dict,
         "records": records,
         "align_records": align_records,
-        "exclude": list(exclude),
+        "exclude": _some(exclude),
         "keep_going": keep_going,
         "threads": threads,
         "overwrite": overwrite,
@@ -187,21 +192,21 @@ def advise(
     >>> fiche.pack(poems, io.BytesIO(), **best["options"])["records"]
     100
     """
-    methods = [(method, None) if isinstance(method, str) else tuple(method) for method in methods]
+    methods = [(method, None) if isinstance(method, str) else tuple(method) for method in _some(methods)]
     options = {
         "methods": methods,
         "blocks": list(blocks),
         "dicts": list(dicts),
         "read": read,
         "records": records,
-        "exclude": list(exclude),
+        "exclude": _some(exclude),
         "threads": threads,
     }
     if progress is not True:
         return _advise(input, progress=progress or None, **options)
     from ._progress import Bar
 
-    with Bar("measuring") as bar:
+    with Bar("measuring", "way") as bar:
         return _advise(input, progress=bar, **options)
 
 
@@ -223,6 +228,6 @@ def dict_build(
         size=size,
         sample=sample,
         cover=cover,
-        exclude=list(exclude),
+        exclude=_some(exclude),
         overwrite=overwrite,
     )

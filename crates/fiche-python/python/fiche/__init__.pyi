@@ -123,6 +123,7 @@ class _Known:
     pos: int | None
     block: int | None
     record: int | None
+    event: int | None
     def __init__(
         self,
         message: str = "",
@@ -131,6 +132,7 @@ class _Known:
         pos: int | None = None,
         block: int | None = None,
         record: int | None = None,
+        event: int | None = None,
     ) -> None: ...
 
 class CorruptError(_Known, ValueError): ...

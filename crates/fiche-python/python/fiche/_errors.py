@@ -4,19 +4,20 @@
 class _Known:
     """An error that knows what it is about."""
 
-    def __init__(self, message="", *, what=None, pos=None, block=None, record=None):
+    def __init__(self, message="", *, what=None, pos=None, block=None, record=None, event=None):
         super().__init__(message)
         self.what = what
         self.pos = pos
         self.block = block
         self.record = record
+        self.event = event
 
 
 class CorruptError(_Known, ValueError):
     """The bytes are not what was written.
 
     `what` is the structure by its name in the format's specification; where it is known, `pos` is the position
-    in the file in bytes, `block` the number of the block, `record` the number of the record.
+    in the file in bytes, `block` the number of the block, `record` the number of the record, `event` that of an event.
     """
 
     __module__ = "fiche"

@@ -2,9 +2,13 @@
 
 import io
 
+# Bytes that are read for lines at once, and that are looked through for the end of one.
+AHEAD = 64 << 10
+LINE = 4 << 10
+
 
 class File(io.RawIOBase):
-    """A reader or a record as a binary file that is read and sought.
+    """A reader or a record as a binary file that is read and sought, whose lines may be gone through.
 
     It has a position, and so belongs to one thread; the source it reads from may have many files. Wrap it in
     `io.BufferedReader` where reads are small and in order.
@@ -21,6 +25,13 @@ class File(io.RawIOBase):
         self._source = source
         self._len = len(source)
         self._at = 0
+        # What was looked at ahead, and where that begins.
+        self._ahead = 0, b""
+
+    @property
+    def size(self):
+        """Its length in bytes."""
+        return self._len
 
     def readable(self):
         return True
@@ -41,11 +52,24 @@ class File(io.RawIOBase):
         self._at += size
         return size
 
+    def peek(self, size=0):
+        """Some of the next bytes, which are read yet: those of lines are looked for in them."""
+        self._check()
+        start, data = self._ahead
+        if not start <= self._at < start + len(data):
+            start, data = self._at, self._source.read_at(self._at, min(AHEAD, max(self._len - self._at, 0)))
+            self._ahead = start, data
+        return data[self._at - start : self._at - start + max(size, LINE)]
+
     def read(self, size=-1):
         self._check()
         left = max(self._len - self._at, 0)
         size = left if size is None or size < 0 else min(size, left)
-        data = self._source.read_at(self._at, size) if size else b""
+        start, data = self._ahead
+        if start <= self._at and self._at + size <= start + len(data):
+            data = data[self._at - start : self._at - start + size]
+        else:
+            data = self._source.read_at(self._at, size) if size else b""
         self._at += size
         return data
 

@@ -6,8 +6,9 @@ import sys
 class Bar:
     """Called with bytes done and bytes in all."""
 
-    def __init__(self, what):
+    def __init__(self, what, unit="B"):
         self._what = what
+        self._unit = unit
         self._bar = None
         self._told = -1
 
@@ -27,7 +28,7 @@ class Bar:
             except ImportError:
                 pass
             else:
-                self._bar = tqdm(desc=self._what, total=total, unit="B", unit_scale=True)
+                self._bar = tqdm(desc=self._what, total=total, unit=self._unit, unit_scale=True)
         if self._bar is not None:
             self._bar.update(done - self._bar.n)
             return

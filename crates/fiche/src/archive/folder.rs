@@ -213,7 +213,8 @@ impl Folder {
         Folder { split: Some(split), ..self }
     }
 
-    /// Leaves this very file out wherever it is met: for the archive itself.
+    /// Leaves this very file out wherever it is met in a folder, and refuses it where it is given by itself: for the archive that is
+    /// written, which would take the place of what it was to keep.
     pub fn skip(&mut self, path: &Path) {
         self.skip.extend(std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino())));
     }
@@ -222,7 +223,7 @@ impl Folder {
     /// opens none; 40 bytes of memory and its name each.
     ///
     /// # Errors
-    /// [`Error::Io`] with the path that cannot be looked at.
+    /// [`Error::Io`] with the path that cannot be looked at; [`Error::Invalid`] for a file that is [skipped](Folder::skip).
     pub fn add(&mut self, path: &Path) -> Result<()> {
         let meta = std::fs::metadata(path).map_err(|e| Error::io_at(path, e))?;
         // `..` has a name only once it is resolved.
@@ -241,10 +242,18 @@ impl Folder {
         let prefix = name.len();
         if meta.is_dir() {
             self.walk(name, &meta)?;
-        } else if !self.leave_out(&name, &meta) {
+        } else if self.exclude.covers(&name) {
+        } else if self.is_skipped(&meta) {
+            let what = "is what is written: give that another name, or exclude this";
+            return Err(Error::invalid(format!("{} {what}", path.display())));
+        } else {
             self.push(&name, prefix, &meta);
         }
         Ok(())
+    }
+
+    fn is_skipped(&self, meta: &Metadata) -> bool {
+        self.skip.contains(&(meta.dev(), meta.ino()))
     }
 
     /// Notes a file of the root that was added last.
@@ -261,7 +270,7 @@ impl Folder {
     }
 
     fn leave_out(&self, name: &[u8], meta: &Metadata) -> bool {
-        self.skip.contains(&(meta.dev(), meta.ino())) || self.exclude.covers(name)
+        self.is_skipped(meta) || self.exclude.covers(name)
     }
 
     fn walk(&mut self, name: Vec<u8>, meta: &Metadata) -> Result<()> {

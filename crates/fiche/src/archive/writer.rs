@@ -294,10 +294,11 @@ impl<W: Write> Writer<W> {
     /// Adds a record with all that `content` gives. Returns its number.
     ///
     /// # Errors
-    /// Those of [`begin`](Writer::begin) and of reading and writing.
+    /// Those of [`begin`](Writer::begin), and of reading and writing, after which no more can be written.
     pub fn add(&mut self, entry: Entry, content: &mut dyn Read) -> Result<u64> {
         let number = self.begin(entry)?;
-        std::io::copy(content, self)?;
+        // Half a record is none.
+        std::io::copy(content, self).inspect_err(|_| self.poisoned = true)?;
         self.end()?;
         Ok(number)
     }

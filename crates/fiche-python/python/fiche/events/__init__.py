@@ -19,6 +19,7 @@ Names are uproot's where it has them: `keys`, `typenames`, `num_entries`, `show`
 import collections.abc
 import json as _json
 import os
+import re
 import sys
 
 import numpy as np
@@ -105,6 +106,9 @@ class Reader(_fiche._EventItems, collections.abc.Sequence):
 
     def __init__(self, source, *, threads=None):
         self._source = os.fspath(source) if isinstance(source, os.PathLike) else source
+        if isinstance(self._source, str) and "://" not in self._source:
+            # Wherever it is opened again, it is the same file.
+            self._source = os.path.abspath(self._source)
         self._threads = threads
         fields, notes = self._reader.fields()
         self._fields = {name: (text, what, dict(some)) for name, text, what, some in fields}
@@ -169,14 +173,19 @@ class Reader(_fiche._EventItems, collections.abc.Sequence):
         return self.event(number)
 
     def event(self, number, names=None):
-        """An event as a dictionary of values, lists, texts; of all fields, or some."""
+        """An event as a dictionary of values, lists, texts; of all fields, or some. Numbers below 0 count from the end."""
+        asked = number
         if number < 0:
             number += len(self)
         if not 0 <= number < len(self):
-            raise IndexError(f"there is no event {number}: there are {len(self)}")
+            raise IndexError(f"there is no event {asked}: there are {len(self)}")
         if names is None:
             return self._reader.event(number)
         return self._reader.event(number, [self._numbers[name] for name in self._names(names)])
+
+    def __contains__(self, what):
+        # As of a tree, a name is in it where it has such a field.
+        return what in self._fields if isinstance(what, str) else super().__contains__(what)
 
     def _names(self, names):
         """Names of fields, some of which may have been given as patterns."""
@@ -214,10 +223,19 @@ class Reader(_fiche._EventItems, collections.abc.Sequence):
         With `out`, arrays of numpy by the names of fields, their values are put in there: those fields, which are numbers or arrays of numbers, and no others.
         """
         if out is not None:
+            if names is not None:
+                raise ValueError("the fields are those of `out`: `names` and `out` are not given together")
+            for name, array in out.items():
+                if not isinstance(array, np.ndarray):
+                    raise TypeError(f"{name}: what values are put into is an array of numpy, not {type(array).__name__}")
             made = self.take(indices, list(out), library="np")
             for name, array in made.items():
                 if array.dtype == object or isinstance(array, np.ma.MaskedArray):
                     raise TypeError(f"{name} is no array of numbers")
+                if array.dtype.kind in "iu" and out[name].dtype.kind == "f":
+                    # Safe for numpy, but not for all whole numbers.
+                    if (array.astype(out[name].dtype).astype(array.dtype) != array).any():
+                        raise ValueError(f"{name} has numbers of {array.dtype} that {out[name].dtype} does not have")
                 if out[name].shape != array.shape:
                     raise ValueError(f"{name} has the shape {array.shape}, not {out[name].shape}")
                 np.copyto(out[name], array, casting="safe")
@@ -249,52 +267,84 @@ class Reader(_fiche._EventItems, collections.abc.Sequence):
         """Numbers of the events in which these fields, numbers or texts, have these values.
 
         With the fields of `key` it takes some microseconds for each event that is found; with others all events are read. Floating point
-        numbers are compared by their bits, rounded to what the field has: 0.0 is not -0.0.
+        numbers are compared by their bits, rounded to what the field has: 0.0 is not -0.0. What is missing has no value, and is not found.
         """
-        key = []
+        key, optional = [], []
         for name, value in fields.items():
             if name not in self._fields:
                 raise KeyError(name)
             what = self._fields[name][1]
+            is_optional = what[0] == "optional"
+            what = what[1] if is_optional else what
             if what[0] == "number":
                 array = np.asarray(value)
                 made = array.astype(what[1]) if array.shape == () and array.dtype.kind in "biuf" else None
                 # Numbers with a point are rounded to those of the field, as literals are.
                 if made is None or made != array and array == array and np.dtype(what[1]).kind != "f":
                     raise ValueError(f"{name} is {what[1]}, and never {value!r}")
-                key.append((name, made.tobytes()))
+                (optional if is_optional else key).append((name, made.tobytes()))
             elif what[0] in ("text", "bytes"):
                 if not isinstance(value, str | bytes | bytearray | memoryview):
                     raise ValueError(f"{name} is {what[0]}, and never {value!r}")
-                key.append((name, value.encode(errors="surrogateescape") if isinstance(value, str) else bytes(value)))
+                text = value.encode(errors="surrogateescape") if isinstance(value, str) else bytes(value)
+                (optional if is_optional else key).append((name, text))
             else:
                 raise ValueError(f"{name} is neither a number nor a text")
-        return np.array(self._reader.find(key), np.uint64)
+        found = np.array(self._reader.find(key), np.uint64) if key or not optional else None
+        for name, value in optional:
+            some = self._find_there(name, value)
+            found = some if found is None else np.intersect1d(found, some, assume_unique=True)
+        return found
+
+    def _find_there(self, name, value):
+        # Numbers of the events in which a field that may be missing has these bytes.
+        found = [np.zeros(0, np.uint64)]
+        step = self._step("32 MB", 0, len(self), [name])
+        for start in range(0, len(self), step):
+            columns = self._reader.read(start, min(start + step, len(self)), [name])
+            _, what, some = self._columns(columns, [name])[0]
+            there, inner = np.flatnonzero(next(some)), next(some)
+            if what[1][0] == "number":
+                is_it = inner.view(f"u{inner.itemsize}") == np.frombuffer(value, f"u{inner.itemsize}")
+            else:
+                ends, data = _types.offsets(inner), next(some)
+                is_it = inner == len(value)
+                places = ends[:-1][is_it, None] + np.arange(len(value))
+                is_it[is_it] = (data[places] == np.frombuffer(value, np.uint8)).all(axis=1)
+            found.append(there[is_it].astype(np.uint64) + np.uint64(start))
+        return np.concatenate(found)
 
     def report(self):
         """How each column is coded, and the bytes that it takes, as a dictionary: all events are read for that."""
         return self._reader.report()
 
     def iterate(self, names=None, *, step_size="100 MB", library=None, report=False, entry_start=None, entry_stop=None):
-        """Fields of some events at a time: of so many, or of so many bytes of memory.
+        """Fields of some events at a time: of so many, or of so many bytes of memory, as `"100 MB"` or `"1 MiB"`.
 
         With `report`, pairs of these and the numbers of the first event and the one behind the last.
         """
         start, stop, _ = slice(entry_start, entry_stop).indices(len(self))
-        step = self._step(step_size, start, stop, self._names(names))
-        for first in range(start, stop, step):
-            last = min(first + step, stop)
-            some = self.arrays(names, entry_start=first, entry_stop=last, library=library)
-            yield (some, (first, last)) if report else some
+        names, library = self._names(names), _library(library)
+        step = self._step(step_size, start, stop, names)
+
+        def steps():
+            for first in range(start, stop, step):
+                last = min(first + step, stop)
+                some = self.arrays(names, entry_start=first, entry_stop=last, library=library)
+                yield (some, (first, last)) if report else some
+
+        return steps()
 
     def _step(self, step_size, start, stop, names):
         if not isinstance(step_size, str):
-            return max(1, int(step_size))
-        number, unit = step_size.rstrip("B").strip(), 1
-        for letter, size in (("k", 1e3), ("K", 1e3), ("M", 1e6), ("G", 1e9)):
-            if number.endswith(letter):
-                number, unit = number[:-1], size
-        size = float(number) * unit
+            if step_size < 1:
+                raise ValueError(f"a step has one event at least, not {step_size}")
+            return int(step_size)
+        found = re.fullmatch(r"([0-9.]+)\s*([kmgt]?)(i?)b?", step_size.strip().lower())
+        try:
+            size = float(found[1]) * (1024 if found[3] else 1000) ** " kmgt".index(found[2] or " ")
+        except (TypeError, ValueError):
+            raise ValueError(f'a step is a number of events or of bytes, as "100 MB", not {step_size!r}') from None
         some = min(stop, start + 256)
         if some <= start:
             return 1
@@ -341,7 +391,20 @@ class Reader(_fiche._EventItems, collections.abc.Sequence):
 
         made = [noted(of_arrow(what, some, count), self._fields[name][2]) for name, what, some in columns]
         table = pa.table(made, names=names) if made else pa.table({})
-        return table.to_pandas() if library == "pd" else table
+        if library == "pa":
+            return table
+        frame = table.to_pandas()
+        import pandas as pd
+
+        for name, what, _ in columns:
+            # Where whole numbers may be missing, pandas would make others of them that have no room for all.
+            if what[0] == "optional" and what[1][0] == "number" and "arrow" not in self._fields[name][2]:
+                kind = np.dtype(what[1][1])
+                of = {"b": "boolean", "i": f"Int{8 * kind.itemsize}", "u": f"UInt{8 * kind.itemsize}"}.get(kind.kind)
+                if of is not None:
+                    of = pd.api.types.pandas_dtype(of)
+                    frame[name] = table[name].to_pandas(types_mapper=lambda _, of=of: of)
+        return frame
 
     def __arrow_c_stream__(self, requested_schema=None):
         import pyarrow as pa
@@ -369,6 +432,7 @@ def _fields_of(events):
     if module == "pandas":
         if events.index.name is not None or type(events.index).__name__ != "RangeIndex":
             raise ValueError("a frame with an index of its own: reset_index() makes a column of it")
+        _different(map(str, events.columns))
         events = {str(name): events[name] for name in events.columns}
     elif hasattr(events, "__arrow_c_stream__") and module != "pyarrow":
         import pyarrow as pa
@@ -378,10 +442,14 @@ def _fields_of(events):
         import pyarrow as pa
 
         events = pa.record_batch(events)
+    elif module == "pyarrow":
+        from ._arrow import table
+
+        events = table(events)
     if type(events).__module__.partition(".")[0] == "pyarrow":
         from ._arrow import field as of_arrow
 
-        names = events.schema.names
+        names = _different(events.schema.names)
         parts = {name: of_arrow(events.column(i), name) for i, name in enumerate(names)}
         return {name: part[:2] for name, part in parts.items()}, events.num_rows, {name: part[2] for name, part in parts.items()}
     if isinstance(events, np.ndarray) and events.dtype.names is not None:
@@ -395,7 +463,7 @@ def _fields_of(events):
             from ._awkward import columns as of_awkward
 
             found[name] = of_awkward(array, name)
-        elif module == "pyarrow" or hasattr(array, "__arrow_c_array__") or hasattr(array, "__arrow_c_stream__") or _is_time(array):
+        elif module == "pyarrow" or _is_arrow(array) or _is_time(array):
             import pyarrow as pa
 
             from ._arrow import field as of_arrow
@@ -404,12 +472,17 @@ def _fields_of(events):
                 made = pa.array(array, from_pandas=array.dtype.kind not in "fc" or not isinstance(array.dtype, np.dtype))
             elif module == "numpy":
                 made = pa.array(array)
+            elif module == "pyarrow":
+                made = array
             else:
-                made = array if module == "pyarrow" else pa.chunked_array(array)
+                made = pa.chunked_array(array) if hasattr(array, "__arrow_c_stream__") else pa.array(array)
+            array = made
             *found[name], notes[name] = of_arrow(made, name)
         else:
             from ._numpy import columns as of_numpy
 
+            if isinstance(array, str | bytes | bytearray):
+                raise TypeError(f"{name}: one {type(array).__name__} for all events, where a list of them is meant")
             if isinstance(array, list | tuple):
                 made = np.empty(len(array), object)
                 made[:] = array
@@ -419,6 +492,19 @@ def _fields_of(events):
     if len(set(counts.values())) > 1:
         raise ValueError(f"fields of other numbers of events: {counts}")
     return found, next(iter(counts.values()), 0), notes
+
+
+def _different(names):
+    """Names, no two of which are the same: which column is meant nobody could say."""
+    names = list(names)
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise ValueError(f"two fields are called {twice!r}")
+    return names
+
+
+def _is_arrow(array):
+    return any(hasattr(array, name) for name in ("__arrow_c_array__", "__arrow_c_stream__", "__arrow_array__"))
 
 
 def _is_time(array):
@@ -432,6 +518,9 @@ class Writer:
         self._options = output, access, packet, threads, overwrite, [key] if isinstance(key, str) else list(key)
         self._notes = notes or {}
         self._writer = None
+        # Events that came before it was known of what types all fields are, and the types as far as they are.
+        self._waiting = []
+        self._types = None
         self._is_over = False
         self._field_notes = {}
         self.num_entries = 0
@@ -463,14 +552,41 @@ class Writer:
         """Adds events: a mapping of names to arrays of numpy or awkward or to lists, an awkward array with fields, a frame of
         pandas, or what has tables of Arrow.
 
+        Without `fields`, their types are those of the first events that have any values: as long as some field had none, as a list that was always empty,
+        events wait in memory.
+
         Raises `TypeError` for what is none of our types, `ValueError` where fields are not those of the file.
         """
         if self._is_over:
             raise ValueError("the file is finished")
         found, count, notes = _fields_of(events)
         if self._writer is None:
-            self._field_notes = {name: {**notes.get(name, {}), **self._field_notes.get(name, {})} for name in found}
-            self._begin({name: _types.known(what) for name, (what, _) in found.items()})
+            types = {name: what for name, (what, _) in found.items()}
+            self._types = types if self._types is None else {
+                name: _types.merged(what, types.get(name, what)) for name, what in self._types.items()
+            }
+            self._field_notes = {
+                name: {**notes.get(name, {}), **self._field_notes.get(name, {})} for name in self._types
+            }
+        columns = self._fitted(found, count, notes)
+        if self._writer is None:
+            if any(_types.is_unknown(what) for what in self._types.values()):
+                self._waiting.append((found, count, notes))
+                self.num_entries += count
+                return
+            self._start()
+        self._writer.extend(count, columns)
+        self.num_entries += count
+
+    def _start(self):
+        # Of what nothing was ever there may be anything.
+        self._begin({name: _types.known(what) for name, what in (self._types or {}).items()})
+        for found, count, notes in self._waiting:
+            self._writer.extend(count, self._fitted(found, count, notes))
+        self._waiting = []
+
+    def _fitted(self, found, count, notes):
+        # Columns as the file has them.
         missing = [name for name in self._types if name not in found]
         more = [name for name in found if name not in self._types]
         if missing or more:
@@ -481,15 +597,14 @@ class Writer:
             if kind is not None and kind != known:
                 raise ValueError(f"{name} has {kind}, not {known or _types.text(what)}")
             columns += _fitted(name, *found[name], what, count)
-        self._writer.extend(count, columns)
-        self.num_entries += count
+        return columns
 
     def close(self):
         """Ends the file, which appears under its name; returns its bytes."""
         if self._is_over:
             raise ValueError("the file is finished")
         if self._writer is None:
-            self._begin({})
+            self._start()
         self._is_over = True
         return self._writer.finish()
 

@@ -36,6 +36,37 @@ def noted(array, notes):
     return array if kind is None else array.cast(kind)
 
 
+def table(events):
+    """What Arrow has of events as a table: a table, batches, or structs."""
+    if isinstance(events, pa.RecordBatchReader):
+        return events.read_all()
+    if isinstance(events, pa.ChunkedArray) and pa.types.is_struct(events.type):
+        return pa.Table.from_struct_array(events)
+    if isinstance(events, pa.StructArray):
+        return pa.RecordBatch.from_struct_array(events)
+    if not isinstance(events, pa.Table | pa.RecordBatch):
+        raise TypeError(f"events are a table of Arrow, batches or structs, not {type(events).__name__}")
+    return events
+
+
+def _never(_):
+    # What older versions do not know.
+    return False
+
+
+def _usual(array):
+    """Arrays that are laid out in another way, as those that mean the same."""
+    kind = array.type
+    for is_view, usual in (("is_string_view", pa.large_string()), ("is_binary_view", pa.large_binary())):
+        if getattr(pa.types, is_view, _never)(kind):
+            return array.cast(usual)
+    if getattr(pa.types, "is_run_end_encoded", _never)(kind):
+        import pyarrow.compute as pc
+
+        return pc.run_end_decode(array)
+    return array
+
+
 def columns(array, where):
     """The type and the columns of an array of Arrow."""
     if isinstance(array, pa.ChunkedArray):
@@ -44,11 +75,12 @@ def columns(array, where):
             array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
+    array = _usual(array)
     kind = array.type
     if pa.types.is_dictionary(kind):
         return columns(array.dictionary_decode(), where)
     if pa.types.is_null(kind):
-        return ("optional", ("number", "bool")), [np.zeros(len(array), bool), np.zeros(0, bool)]
+        return ("optional", ("unknown",)), [np.zeros(len(array), bool)]
     if array.null_count:
         there = array.is_valid()
         what, rest = columns(array.filter(there), where)
@@ -63,6 +95,12 @@ def columns(array, where):
     if pa.types.is_fixed_size_list(kind):
         what, rest = columns(array.flatten(), f"{where}[]")
         return ("array", what, kind.list_size), rest
+    if getattr(pa.types, "is_list_view", _never)(kind) or getattr(pa.types, "is_large_list_view", _never)(kind):
+        import pyarrow.compute as pc
+
+        # Lists that may lie in any order: one behind the other.
+        what, rest = columns(array.flatten(), f"{where}[]")
+        return ("list", what), [counts_of(pc.list_value_length(array).to_numpy(), where), *rest]
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
         ends = array.offsets.to_numpy()
         inner = array.values if not pa.types.is_map(kind) else _entries(array)

@@ -26,4 +26,4 @@ def run(module, work, given, errors=()):
 
 def bar(given):
     """A bar where somebody looks."""
-    return Bar("events") if not given.quiet and sys.stderr.isatty() else contextlib.nullcontext()
+    return Bar("events", " events") if not given.quiet and sys.stderr.isatty() else contextlib.nullcontext()

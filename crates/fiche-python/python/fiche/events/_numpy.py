@@ -53,9 +53,11 @@ def _objects(items, where):
     if _is((bool, np.bool_), items):
         return ("number", "bool"), [np.array(items, bool)]
     if _is((int, np.integer), items) and not any(isinstance(item, bool) for item in items):
-        if max(items) >= 1 << 63 and min(items) >= 0:
-            return ("number", "uint64"), [np.array(items, np.uint64)]
-        return ("number", "int64"), [np.array(items, np.int64)]
+        name = "uint64" if max(items) >= 1 << 63 and min(items) >= 0 else "int64"
+        try:
+            return ("number", name), [np.array(items, name)]
+        except OverflowError:
+            raise TypeError(f"{where}: whole numbers of more than 64 bits are none of ours") from None
     if _is((int, float, np.integer, np.floating), items) and not any(isinstance(item, bool) for item in items):
         return ("number", "float64"), [np.array([_float(item, where) for item in items])]
     if not _is((list, tuple, np.ndarray), items) or any(getattr(item, "ndim", 1) == 0 for item in items):

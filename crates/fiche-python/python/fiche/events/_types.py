@@ -96,6 +96,32 @@ def number(array, where):
     return np.ascontiguousarray(array).reshape(-1), array.dtype.name
 
 
+def is_unknown(what):
+    """Whether it is not known of what some of it is."""
+    kind = what[0]
+    if kind == "record":
+        return any(is_unknown(inner) for _, inner in what[1])
+    return kind == "unknown" or kind in ("optional", "list", "array") and is_unknown(what[1])
+
+
+def merged(one, other):
+    """A type, with what is unknown of it as another one has it; what may be missing in either may be missing."""
+    if one[0] == "unknown":
+        return other
+    if other[0] == "unknown":
+        return one
+    if "optional" in (one[0], other[0]):
+        inner = [what[1] if what[0] == "optional" else what for what in (one, other)]
+        # Where all was known, it stays as it was.
+        return ("optional", merged(*inner)) if is_unknown(one) or one[0] == "optional" else one
+    if one[0] != other[0] or not is_unknown(one):
+        return one
+    if one[0] == "record":
+        others = dict(other[1])
+        return ("record", [(name, merged(inner, others.get(name, inner))) for name, inner in one[1]])
+    return (one[0], merged(one[1], other[1]), *one[2:])
+
+
 def known(what):
     """The same without what is unknown: of that there is nothing, which may be of any type."""
     kind = what[0]

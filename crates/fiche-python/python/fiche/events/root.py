@@ -59,7 +59,8 @@ def _leaves(tree):
 
 
 class _Raw:
-    """A branch that uproot cannot read: the bytes of each event, where baskets tell where these are, else those of baskets."""
+    """A branch that uproot cannot read: the bytes of each event, where baskets tell where these are, else those of baskets; and where these cannot be
+    decompressed, as they lie in the file."""
 
     def __init__(self, branch, count, why):
         self.branch, self.why = branch, why
@@ -69,6 +70,22 @@ class _Raw:
             self._read(0, count)
         except Exception:
             self._each = None
+        self._basket = self._plain
+        try:
+            for number in range(getattr(branch, "num_baskets", 0)):
+                self._plain(number)
+        except (MemoryError, OSError):
+            raise
+        except Exception:
+            self._basket = self._stored
+            self.why += "; its baskets as they lie in the file"
+
+    def _plain(self, number):
+        return np.asarray(self.branch.basket(number).raw_data)
+
+    def _stored(self, number):
+        start, size = int(self.branch.member("fBasketSeek")[number]), int(self.branch.member("fBasketBytes")[number])
+        return np.asarray(self.branch.file.source.chunk(start, start + size).raw_data)
 
     def _read(self, start, stop):
         import awkward as ak
@@ -99,7 +116,7 @@ class _Raw:
         counts, parts = np.zeros(stop - start, np.uint32), []
         for number, first in enumerate(self.branch.entry_offsets[:-1]):
             if start <= first < stop and self.branch.entry_offsets[number + 1] > first:
-                data = np.asarray(self.branch.basket(number).raw_data)
+                data = self._basket(number)
                 counts[first - start] = len(data)
                 parts.append(data.view(np.uint8))
         return ("bytes",), [counts, np.concatenate(parts) if parts else np.zeros(0, np.uint8)]
@@ -208,9 +225,18 @@ def _find(source):
         path, name = str(source), ""
     found = trees(path)
     if name:
-        if name.partition(";")[0] not in found:
+        plain, _, cycle = name.partition(";")
+        if plain not in found:
             raise KeyError(f"there is no tree {name!r} in {path}: it has {', '.join(found) or 'none'}")
-        return path, name, found[name.partition(";")[0]]
+        if not cycle:
+            return path, name, found[plain]
+        file = _uproot().open(path)
+        cycles = [key for key in file.keys(recursive=True) if key.partition(";")[0] == plain]
+        if name not in cycles:
+            raise KeyError(f"there is no tree {name!r} in {path}: of {plain} it has {', '.join(cycles)}")
+        return path, name, file[name]
+    if not found:
+        raise KeyError(f"{path} has no trees")
     if len(found) != 1:
         raise KeyError(f"{path} has {len(found)} trees: {', '.join(found)}; say which, as {path}:NAME")
     return path, *next(iter(found.items()))
@@ -300,7 +326,10 @@ def _verify(output, found, count):
 def ls(path, stream=None):
     """Prints the trees of a file: branches, their types, and what they take in the file."""
     stream = stream or sys.stdout
-    for name, tree in trees(path).items():
+    found = trees(path)
+    if not found:
+        print("no trees", file=stream)
+    for name, tree in found.items():
         leaves = _leaves(tree)
         print(f"{name}: {int(tree.num_entries):,} events, {len(leaves):,} branches", file=stream)
         width = max([len(leaf) for leaf in leaves] + [6])

@@ -11,6 +11,9 @@ pub(super) struct Match {
 
 /// Matches are found by their first three bytes.
 const LEAST: usize = 3;
+/// What has so many bytes in common is held to be the same: else a block of one byte over and over would be compared with itself from each
+/// place on to its end.
+pub(super) const DEEP: usize = 1024;
 const NONE: u32 = u32::MAX;
 const HASH_BITS: u32 = 15;
 
@@ -35,11 +38,11 @@ impl Near {
         self.below.resize(self.below.len().max(len), [NONE; 2]);
     }
 
-    /// Finds matches at `at`, each longer than the one before and the nearest of its length, and
+    /// Finds matches at `at`, up to [`DEEP`] bytes of each, each longer than the one before and the nearest of its length, and
     /// puts the place among the others. Places come in order, each once.
     pub fn find(&mut self, text: &[u8], at: usize, found: &mut Vec<Match>) {
         found.clear();
-        let rest = &text[at..];
+        let rest = &text[at..text.len().min(at + DEEP)];
         let &[a, b, c, ..] = rest else { return };
         let key = u32::from(a) | u32::from(b) << 8 | u32::from(c) << 16;
         let hash = (key.wrapping_mul(0x9E37_79B1) >> (32 - HASH_BITS)) as usize;
@@ -92,7 +95,7 @@ mod tests {
         let texts = [
             (0..3000).map(|_| random.below(3) as u8).collect::<Vec<u8>>(),
             random.text(3000),
-            vec![7; 600],
+            vec![7; 3000],
             b"abcd".repeat(200),
         ];
         for text in texts {
@@ -104,7 +107,7 @@ mod tests {
                 let mut naive: Vec<Match> = Vec::new();
                 for before in (0..at).rev() {
                     let same = text[before..].iter().zip(&text[at..]).take_while(|(a, b)| a == b);
-                    let len = same.count() as u32;
+                    let len = same.take(DEEP).count() as u32;
                     if len >= 3 && naive.last().is_none_or(|m| m.len < len) {
                         naive.push(Match { len, distance: (at - before) as u32 });
                     }

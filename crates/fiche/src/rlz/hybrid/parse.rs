@@ -7,7 +7,7 @@ use super::codes::{
     LITERAL_COUNT, LONGEST_MATCH, MOST_LITERALS, NEAR, Source, group, length_class, literal_class,
     source_classes,
 };
-use super::near::{Match, Near};
+use super::near::{DEEP, Match, Near};
 use super::tokens::{Kind, Speller};
 use super::{FIRST_DISTANCES, Parse, REPEATS, Sequence, Text, fast};
 use crate::model::Code;
@@ -237,8 +237,13 @@ impl Shortest {
         let width = width(dictionary.len());
         let nodes = &mut self.nodes[..];
         let (start, block) = (piece.start, &whole[..piece.end]);
+        // The end of a match that is taken.
+        let mut taken = start;
         for at in piece {
             self.near.find(whole, at, &mut self.found);
+            if at < taken {
+                continue;
+            }
             let node = nodes[at - start];
             if node.price >= UNKNOWN.price {
                 continue;
@@ -261,14 +266,23 @@ impl Shortest {
                     None => common(&dictionary[from..], rest),
                     Some(from) => common(&block[from..], rest),
                 };
-                ways.try_all(2, len as u32, distance, Source::repeat(k));
+                let longest = ways.try_all(2, len as u32, distance, Source::repeat(k));
+                taken = taken.max(at + longest as usize);
             }
             let mut least = 3;
             let mut longest = 0;
             for near in &self.found {
-                let len = near.len.min(rest.len() as u32);
+                let mut len = near.len.min(rest.len() as u32);
+                if near.len == DEEP as u32 {
+                    len += common(
+                        &block[at - near.distance as usize + len as usize..],
+                        &rest[len as usize..],
+                    ) as u32;
+                }
                 if near.distance < FARTHEST && len >= least {
-                    ways.try_all(least, len, near.distance, Source::distance(near.distance));
+                    let source = Source::distance(near.distance);
+                    taken =
+                        taken.max(at + ways.try_all(least, len, near.distance, source) as usize);
                     least = len + 1;
                     longest = len;
                 }
@@ -277,7 +291,8 @@ impl Shortest {
             let len = far.len.min(rest.len() as u32);
             if len > longest.max(3) {
                 let distance = (dictionary.len() + at) as u32 - far.offset;
-                ways.try_all(4, len, distance, Source::dictionary(far.offset, width));
+                let longest = ways.try_all(4, len, distance, Source::dictionary(far.offset, width));
+                taken = taken.max(at + longest as usize);
             }
         }
     }
@@ -292,18 +307,18 @@ struct Ways<'a> {
 }
 
 impl Ways<'_> {
-    /// Those of a source with every length from `least` to `most`.
+    /// Those of a source with every length from `least` to `most`; of a long one only the longest, whose length is returned: it is taken. Else 0.
     #[inline(always)]
-    fn try_all(&mut self, least: u32, most: u32, distance: u32, source: Source) {
+    fn try_all(&mut self, least: u32, most: u32, distance: u32, source: Source) -> u32 {
         if most < least {
-            return;
+            return 0;
         }
         let node = &self.node;
         let prices = self.prices;
         let class = literal_class(node.literals.min(MOST_LITERALS));
         let command = prices.commands[source.class as usize * 16 + class];
         if command >= NEVER {
-            return;
+            return 0;
         }
         let price =
             node.price + command + u32::from(LITERAL_CLASSES[class].1) * BIT + source.bits * BIT;
@@ -321,6 +336,7 @@ impl Ways<'_> {
             // Lengths that are neither short nor near the longest are as good as never best.
             len += if len >= SHORT && len + 4 < most { most - 4 - len } else { 1 };
         }
+        if most >= LONG { most } else { 0 }
     }
 }
 
