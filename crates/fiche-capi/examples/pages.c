@@ -35,6 +35,10 @@ int main(int argc, char **argv)
         if (got < PAGE)
             break;
     }
+    if (n == MOST && getc(stdin) != EOF) {
+        fprintf(stderr, "pages: more than %d pages\n", MOST);
+        return 1;
+    }
     room = fiche_bound(FICHE_CODEC_BEWALGO64, len);
     for (i = 0; i * PAGE < room; i++)
         packed[i] = page();

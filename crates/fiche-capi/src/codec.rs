@@ -126,7 +126,7 @@ unsafe fn decompress(
 }
 
 /// Compresses segments into the front of other segments, and says in len how many bytes that took. The same bytes come of the same content, codec, level and room, however they lie.
-/// Segments may have any lengths; pages of one length, a power of two, are found to be such, and are read and written faster. A scratch may be NULL: then one is made for the call.
+/// Segments may have any lengths; pages of 4 KiB on both sides are found to be such, and are read and written faster. A scratch may be NULL: then one is made for the call.
 /// Fails with FICHE_STATUS_NO_ROOM where there is no room, FICHE_STATUS_INVALID for a level that there is not. What is in dst is then unspecified.
 ///
 /// # Safety

@@ -233,6 +233,23 @@ fn any_archive_is_one_file_where_that_is_asked_for() {
     let status = std::process::Command::new("umount").arg(place.path("at")).status().unwrap();
     assert!(status.success());
     mounted.wait().unwrap();
+    // Another that is mounted in its place at once stays, whether the first is waited for, unmounted or dropped.
+    let archive = pack(&place.path("in"), None);
+    type Leave = fn(Mounted);
+    let ways: [Leave; 3] = [|m| m.wait().unwrap(), |m| m.unmount().unwrap(), drop];
+    for leave in ways {
+        let first = place.mount(archive.clone(), |mount| mount);
+        let status = std::process::Command::new("umount").arg(place.path("at")).status().unwrap();
+        assert!(status.success());
+        let other = place.mount(archive.clone(), |mount| mount);
+        while !first.is_gone() {
+            std::thread::yield_now();
+        }
+        leave(first);
+        assert!(!other.is_gone());
+        assert_eq!(names(&place.path("at")), ["in"]);
+        other.unmount().unwrap();
+    }
     let empty = Writer::new(Vec::new(), Options::default()).unwrap().finish().unwrap();
     let mounted = place.mount(empty, |mount| mount);
     assert_eq!(names(&place.path("at")), [""; 0]);

@@ -145,6 +145,13 @@ fn files_that_are_there_are_not_replaced_unless_asked() {
     assert_eq!(fs::read(place.path("a")).unwrap(), b"new");
     place.fails(5, &["pack", "a", "-o", "a.fiche"]);
     place.ok(&["pack", "a", "-o", "a.fiche", "--force"]);
+    // What is packed is never what is written.
+    let before = fs::read(place.path("a")).unwrap();
+    let error = place.fails(2, &["pack", "a", "-o", "a", "--force"]);
+    assert!(error.contains("a is what is written"), "{error}");
+    place.fails(2, &["pack", "a", "./a.fiche", "-o", "a.fiche", "--force"]);
+    place.ok(&["pack", "a", "a.fiche", "-o", "a.fiche", "--force", "--exclude", "a.fiche"]);
+    assert!(fs::read(place.path("a")).unwrap() == before);
 }
 
 #[test]

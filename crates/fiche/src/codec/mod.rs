@@ -376,8 +376,8 @@ impl Codec {
             return Err(Error::invalid("more of a block than there is"));
         }
         let done = match self.width() {
-            Some(width) => bewalgo::decompress_front(width, src, dst).ok(),
-            None if self == Codec::Lz4 => lz4::decompress_front(src, dst).ok(),
+            Some(width) => Some(bewalgo::decompress_front(width, src, dst)?),
+            None if self == Codec::Lz4 => Some(lz4::decompress_front(src, dst)?),
             None => scratch.in_one_piece(src, dst, |src, dst, scratch| {
                 let done = self.decompress_front_slice(src, len, dst, scratch);
                 Ok(done.map(|()| dst.len()))

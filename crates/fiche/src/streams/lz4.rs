@@ -43,7 +43,7 @@ impl Frame {
             return Err(Error::Unsupported { what: "lz4 frame flags", found: flags.into() });
         }
         if flags & Frame::INDEPENDENT == 0 {
-            let what = "each block of this lz4 file needs the one before it (lz4 -BD): write it anew, or `fiche pack` what it holds";
+            let what = "each block of this lz4 file needs the one before it (lz4 -BD): `lz4 -dc FILE | fiche pack -` packs what it holds";
             return Err(Error::invalid(what));
         }
         let most = match sizes >> 4 & 7 {

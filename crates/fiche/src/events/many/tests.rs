@@ -21,6 +21,8 @@ fn file(seed: u64, len: usize, packet: usize) -> Vec<u8> {
         list(Number::I32).list(),
         Type::Text,
         list(Number::F64),
+        // Of a few values, none of which is followed by bits.
+        Number::U8.into(),
     ];
     let fields = types.into_iter().enumerate().map(|(i, what)| Field::new(format!("f{i}"), what));
     let schema = Schema::new(fields.collect()).unwrap();
@@ -59,6 +61,7 @@ fn file(seed: u64, len: usize, packet: usize) -> Vec<u8> {
         let copies = tracks + usize::from(odd);
         batch.put(13, &[copies as u32]).unwrap();
         (0..copies).for_each(|_| batch.put(14, &[f64::from(decimal as f32)]).unwrap());
+        batch.put(15, &[[3u8, 77, 200][random.below(3) as usize]]).unwrap();
     }
     let options = Options::default().access(Access::Event).packet(packet);
     let mut writer = Writer::new(Vec::new(), schema, options).unwrap();
@@ -183,7 +186,7 @@ fn a_damaged_packet_is_named_among_many() {
             }
             (Ok(alone), Ok(all)) => {
                 let column = |i: usize| alone.iter().flat_map(move |batch| batch.bytes(i)).copied();
-                (0..15).for_each(|i| assert!(column(i).eq(all.bytes(i).iter().copied())));
+                (0..16).for_each(|i| assert!(column(i).eq(all.bytes(i).iter().copied())));
             }
             (alone, all) => panic!("{:?} alone, {:?} together", alone.err(), all.err()),
         }

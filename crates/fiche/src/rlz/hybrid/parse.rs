@@ -23,8 +23,11 @@ pub(super) const NEVER: u32 = 1 << 20;
 const SEQUENCE: u32 = 3 * BIT;
 /// Of a match all lengths up to this are tried, and the longest ones.
 const SHORT: u32 = 24;
-/// A match as long is taken.
+/// Of a match as long only the longest is tried.
 const LONG: u32 = 256;
+/// A match as long is taken: at places within it that are not cheaper to get to than its end nothing is looked for. Else a block of one byte over and over
+/// would be compared with itself from each place on.
+const TAKEN: u32 = 512;
 /// Parsed at once: what is kept of each place stays in the cache.
 const PIECE: usize = 32 << 10;
 
@@ -184,6 +187,9 @@ pub(super) struct Shortest {
     nodes: Vec<Node>,
     near: Near,
     found: Vec<Match>,
+    /// Places that matches were tried at.
+    #[cfg(test)]
+    pub tried: usize,
 }
 
 /// Distances from here on have no class of their own.
@@ -192,7 +198,13 @@ const FARTHEST: u32 = 1 << 20;
 impl Shortest {
     /// Looks at `depth` places of the block for a match with each.
     pub fn new(depth: u32) -> Shortest {
-        Shortest { nodes: Vec::new(), near: Near::new(depth), found: Vec::new() }
+        Shortest {
+            nodes: Vec::new(),
+            near: Near::new(depth),
+            found: Vec::new(),
+            #[cfg(test)]
+            tried: 0,
+        }
     }
 
     /// The cheapest sequences of a block.
@@ -241,12 +253,17 @@ impl Shortest {
         let mut taken = start;
         for at in piece {
             self.near.find(whole, at, &mut self.found);
-            if at < taken {
-                continue;
-            }
             let node = nodes[at - start];
             if node.price >= UNKNOWN.price {
                 continue;
+            }
+            // What is no cheaper than to be at its end already.
+            if at < taken && node.price >= nodes[taken - start].price {
+                continue;
+            }
+            #[cfg(test)]
+            {
+                self.tried += 1;
             }
             let context = usize::from(prices.contexts[usize::from(node.last)]);
             let price = node.price + prices.literals[context][usize::from(block[at])];
@@ -256,7 +273,7 @@ impl Shortest {
                 *next = Node { price, literals, len: 0, last: block[at], ..node };
             }
             let mut ways = Ways { nodes: &mut *nodes, prices, node, at: at - start };
-            let rest = &block[at..];
+            let (rest, mut longest_taken) = (&block[at..], 0);
             // Of a repeated distance the nearest one is as good as any other.
             for k in 0..REPEATS {
                 let distance = node.history[REPEATS - 1 - k];
@@ -266,8 +283,8 @@ impl Shortest {
                     None => common(&dictionary[from..], rest),
                     Some(from) => common(&block[from..], rest),
                 };
-                let longest = ways.try_all(2, len as u32, distance, Source::repeat(k));
-                taken = taken.max(at + longest as usize);
+                let taken = ways.try_all(2, len as u32, distance, Source::repeat(k));
+                longest_taken = longest_taken.max(taken);
             }
             let mut least = 3;
             let mut longest = 0;
@@ -281,8 +298,8 @@ impl Shortest {
                 }
                 if near.distance < FARTHEST && len >= least {
                     let source = Source::distance(near.distance);
-                    taken =
-                        taken.max(at + ways.try_all(least, len, near.distance, source) as usize);
+                    let taken = ways.try_all(least, len, near.distance, source);
+                    longest_taken = longest_taken.max(taken);
                     least = len + 1;
                     longest = len;
                 }
@@ -291,8 +308,12 @@ impl Shortest {
             let len = far.len.min(rest.len() as u32);
             if len > longest.max(3) {
                 let distance = (dictionary.len() + at) as u32 - far.offset;
-                let longest = ways.try_all(4, len, distance, Source::dictionary(far.offset, width));
-                taken = taken.max(at + longest as usize);
+                let taken = ways.try_all(4, len, distance, Source::dictionary(far.offset, width));
+                longest_taken = longest_taken.max(taken);
+            }
+            // Those within one that is taken do not move its end.
+            if at >= taken {
+                taken = at + longest_taken as usize;
             }
         }
     }
@@ -307,7 +328,7 @@ struct Ways<'a> {
 }
 
 impl Ways<'_> {
-    /// Those of a source with every length from `least` to `most`; of a long one only the longest, whose length is returned: it is taken. Else 0.
+    /// Those of a source with every length from `least` to `most`; of a long one only the longest. The length of one that is taken, else 0.
     #[inline(always)]
     fn try_all(&mut self, least: u32, most: u32, distance: u32, source: Source) -> u32 {
         if most < least {
@@ -336,7 +357,7 @@ impl Ways<'_> {
             // Lengths that are neither short nor near the longest are as good as never best.
             len += if len >= SHORT && len + 4 < most { most - 4 - len } else { 1 };
         }
-        if most >= LONG { most } else { 0 }
+        if most >= TAKEN { most } else { 0 }
     }
 }
 
@@ -367,4 +388,35 @@ pub(super) fn put_literals(parse: &mut Parse, block: &[u8]) {
         at += literals + usize::from(sequence.len);
     }
     parse.literals.extend_from_slice(&block[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rlz::matcher::Factor;
+    use crate::rlz::hybrid::tokens::Tokens;
+
+    #[test]
+    fn what_repeats_is_not_searched_at_each_place() {
+        // Prices of tokens, and such as make literals cheap, as a model does that has seen nothing else.
+        let mut prices = Prices::of_tokens(&Speller::new(Tokens::usual().into()), 0);
+        for literal in [8 * BIT, BIT] {
+            prices.literals.iter_mut().for_each(|prices| prices.fill(literal));
+            for period in [1, 3, 50] {
+                for len in [16 << 10, 64 << 10, 1 << 20] {
+                    let block: Vec<u8> = (0..len).map(|i| (i % period) as u8).collect();
+                    let far = vec![Factor::default(); len];
+                    let mut parser = Shortest::new(64);
+                    let mut parse = Parse::default();
+                    let text = Text { dictionary: &[], block: &block, far: &far };
+                    parser.parse(text, &prices, &mut parse);
+                    let told: usize =
+                        parse.sequences.iter().map(|sequence| usize::from(sequence.len)).sum();
+                    assert_eq!(told + parse.literals.len(), len);
+                    assert!(parser.tried < 1000 + len / 16, "{} of {len}", parser.tried);
+                    assert!(parse.sequences.len() < 20 + len / 4096, "{}", parse.sequences.len());
+                }
+            }
+        }
+    }
 }
