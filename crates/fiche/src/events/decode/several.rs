@@ -60,7 +60,7 @@ impl Ats for Several {
     fn set(&mut self, packet: usize, at: At) {
         let place = self.place(packet);
         self.number[place] = at.number;
-        // Both wrap where a packet is damaged, as all that reads them does.
+        // A packet has less than 2^29 bytes. Where it is damaged both wrap, as all that reads them does.
         (self.next[place], self.left[place]) = (at.next as u32, at.bits.pos() as u32);
     }
 

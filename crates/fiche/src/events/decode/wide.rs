@@ -15,8 +15,7 @@ pub(super) struct Wide {
     abouts: Vec<u32>,
     /// The bits that follow.
     bits: Vec<u64>,
-    /// Vectors are left alone, so that their twin is gone through.
-    #[cfg(test)]
+    /// Vectors are left alone, so that their twin is gone through: in tests.
     pub is_plain: bool,
 }
 
@@ -51,15 +50,11 @@ impl Column<'_> {
             wide.bits.resize(told, 0);
         }
         let (abouts, bits) = (&mut wide.abouts[..told], &mut wide.bits[..told]);
-        #[cfg(test)]
-        let is_plain = wide.is_plain;
-        #[cfg(not(test))]
-        let is_plain = false;
+        let mut is_told = false;
         #[cfg(target_arch = "x86_64")]
-        let is_told =
-            !is_plain && super::vectors::told(self, several, abouts, bits, values.len(), by);
-        #[cfg(not(target_arch = "x86_64"))]
-        let is_told = is_plain && false;
+        if !cfg!(test) || !wide.is_plain {
+            is_told = super::vectors::told(self, several, abouts, bits, values.len(), by);
+        }
         if !is_told {
             match by {
                 By::Rows(of) => self.told(several, abouts, bits, |row, _| of[row].into()),

@@ -393,8 +393,8 @@ pub(super) fn put_literals(parse: &mut Parse, block: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rlz::matcher::Factor;
     use crate::rlz::hybrid::tokens::Tokens;
+    use crate::rlz::matcher::Factor;
 
     #[test]
     fn what_repeats_is_not_searched_at_each_place() {
