@@ -4,7 +4,7 @@
 use std::sync::{Arc, LazyLock};
 
 use fiche::rlz::{Coder, Coding, Training};
-use fiche::testing::{Random, decode_with_model, model_bytes, stored_bytes};
+use fiche::testing::{Random, decode_as_twins, decode_with_model, model_bytes, stored_bytes};
 
 /// For each coding that has a model: a coder, its model, a block, and that stored.
 static GOOD: LazyLock<Vec<(Arc<Coder>, Vec<u8>, Vec<u8>, Vec<u8>)>> = LazyLock::new(|| {
@@ -43,4 +43,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         _ => (changed(model, some), stored.clone()),
     };
     let _ = decode_with_model(&model, coder.dictionary(), &stored, block.len());
+    let start = usize::from(*split) * 7 % block.len();
+    let end = (start + 1 + usize::from(*choice) * 11).min(block.len());
+    decode_as_twins(&model, coder.dictionary(), &stored, block.len(), start..end);
 });

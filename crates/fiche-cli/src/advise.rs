@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use clap::ArgGroup;
 use fiche::advise::{Advice, Figures, Plan, Prices, Survey};
 use fiche::archive::Method;
 use fiche::rlz::Coding;
@@ -17,6 +18,9 @@ use crate::sizes::{self, show};
 use crate::source::Source;
 use crate::ui::{self, Failed, Progress, say};
 
+/// Length of a piece that is read at most.
+const MOST_READ: u64 = 16 << 20;
+
 /// Measure a sample, and say how to pack the input
 ///
 /// Packs samples of the input in many ways and reads random pieces of them. What is printed are the ways that no
@@ -25,7 +29,8 @@ use crate::ui::{self, Failed, Progress, say};
 #[command(
     after_help = "Sizes come with the error that 19 out of 20 of them stay within. Rates are of one \
 thread, from memory, and differ by up to a fifth from run to run; times are of packing everything, without the \
-disk.\n\nExamples:\n  fiche advise crawl/\n  fiche advise mail.mbox --methods hybrid:5,zstd:19,lz4 --blocks \
+disk. At the end of a line stands what it is recommended for: small, fast to read, fast to write (of ways within a \
+quarter of the fastest, the smallest), cheapest (with prices); default is what fiche pack does by itself.\n\nExamples:\n  fiche advise crawl/\n  fiche advise mail.mbox --methods hybrid:5,zstd:19,lz4 --blocks \
 4K,16K,64K --dicts 1M,4M\n  fiche advise logs --price-gb-month 0.02 --price-read 0.0000004 --months 36 \
 --reads 1000000"
 )]
@@ -39,12 +44,12 @@ pub struct Args {
     /// Block lengths to measure
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = sizes::parse)]
     blocks: Vec<u64>,
-    /// Lengths of dictionaries to measure, for methods that have one; 0 for none
-    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = sizes::parse)]
-    dicts: Vec<u64>,
-    /// Length of the pieces that are read
-    #[arg(long, value_name = "SIZE", default_value = "16K", value_parser = sizes::parse)]
-    read: u64,
+    /// Lengths of dictionaries to measure, for methods that have one; auto, or none
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = parse_dictionary)]
+    dicts: Vec<DictionaryLen>,
+    /// Length of the pieces that are read, 16M at most
+    #[arg(long, value_name = "SIZE", default_value = "16K", value_parser = parse_read)]
+    read: usize,
     /// What a record is, as for `fiche pack`
     #[arg(long, value_name = "WHAT", default_value = "files", value_parser = parse_records)]
     records: Records,
@@ -61,7 +66,7 @@ pub struct Args {
     /// Print all figures as JSON
     #[arg(long)]
     json: bool,
-    /// Write a plot of all figures
+    /// Write a plot of all figures; with - to standard output, in place of the table
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Replace a plot that is there already
@@ -74,21 +79,23 @@ pub struct Args {
 
 /// What keeping and reading costs, in any currency.
 #[derive(clap::Args)]
+#[group(skip)]
+#[command(group = ArgGroup::new("price").multiple(true))]
 struct PriceArgs {
     /// Price of a GB (10^9 bytes) kept for a month: adds what each way costs in all
-    #[arg(long, value_name = "PRICE", value_parser = parse_price)]
+    #[arg(long, value_name = "PRICE", value_parser = parse_price, group = "price")]
     price_gb_month: Option<f64>,
-    /// Price of a read
-    #[arg(long, value_name = "PRICE", value_parser = parse_price)]
+    /// Price of a read, of which there are --reads in a month
+    #[arg(long, value_name = "PRICE", value_parser = parse_price, group = "price", requires = "reads")]
     price_read: Option<f64>,
     /// Price of a core that packs or reads for an hour
-    #[arg(long, value_name = "PRICE", value_parser = parse_price)]
+    #[arg(long, value_name = "PRICE", value_parser = parse_price, group = "price")]
     price_core_hour: Option<f64>,
-    /// How many months it is kept
-    #[arg(long, value_name = "N", default_value = "12", value_parser = parse_price)]
+    /// How many months it is kept, with a price
+    #[arg(long, value_name = "N", default_value = "12", value_parser = parse_price, requires = "price")]
     months: f64,
-    /// How many reads there are in a month
-    #[arg(long, value_name = "N", default_value = "0", value_parser = parse_price)]
+    /// How many reads there are in a month, with a price
+    #[arg(long, value_name = "N", default_value = "0", value_parser = parse_price, requires = "price")]
     reads: f64,
 }
 
@@ -109,6 +116,25 @@ fn parse_price(text: &str) -> Result<f64, String> {
     price.ok_or_else(|| "this is a number, such as 0.02".to_owned())
 }
 
+/// A length of a dictionary; `None` for what the method likes.
+#[derive(Clone, Copy)]
+struct DictionaryLen(Option<u64>);
+
+fn parse_dictionary(text: &str) -> Result<DictionaryLen, String> {
+    match text {
+        "auto" => Ok(DictionaryLen(None)),
+        "none" => Ok(DictionaryLen(Some(0))),
+        size => sizes::parse(size).map(|len| DictionaryLen(Some(len))),
+    }
+}
+
+fn parse_read(text: &str) -> Result<usize, String> {
+    match sizes::parse(text)? {
+        len @ 1..=MOST_READ => Ok(len as usize),
+        _ => Err("a piece has 1 byte to 16M".to_owned()),
+    }
+}
+
 fn parse_method(text: &str) -> Result<(Method, i32), String> {
     let (name, level) = match text.split_once(':') {
         Some((name, level)) => (name, Some(level)),
@@ -122,38 +148,13 @@ fn parse_method(text: &str) -> Result<(Method, i32), String> {
     Ok((method.at_level(level).map_err(|error| error.to_string())?, level))
 }
 
-impl Args {
-    /// The plans that were asked for; none for the usual ones.
-    fn plans(&self, content: u64) -> Result<Vec<Plan>, Failed> {
-        if self.methods.is_empty() && self.blocks.is_empty() && self.dicts.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut methods = self.methods.clone();
-        if methods.is_empty() {
-            let usual = Survey::usual(content).into_iter();
-            methods = usual.map(|plan| (plan.method, plan.level)).collect();
-        }
-        let blocks = if self.blocks.is_empty() { &[16 << 10][..] } else { &self.blocks };
-        let mut plans: Vec<Plan> = Vec::new();
-        for (method, level) in methods {
-            for &block in blocks {
-                let block = usize::try_from(block).unwrap_or(usize::MAX);
-                let plan = Survey::plan(method, level, block, content)?;
-                let has_none = matches!(method, Method::Codec(_)) || self.dicts.is_empty();
-                let of_len = |&dictionary_len| Plan { dictionary_len, ..plan.clone() };
-                let some =
-                    if has_none { vec![plan] } else { self.dicts.iter().map(of_len).collect() };
-                plans.extend(some);
-            }
-        }
-        Ok(plans)
-    }
-}
-
 pub fn run(args: Args) -> Result<(), Failed> {
     let start = Instant::now();
-    let output = Path::new("-");
-    let mut source = Source::new(&args.input, &args.records, (&args.exclude, true), output)?;
+    let output_path = Path::new("-");
+    let mut source = Source::new(&args.input, &args.records, (&args.exclude, true), output_path)?;
+    if args.json && args.svg.as_deref() == Some(output_path) {
+        return Err(Failed::usage("figures and a plot cannot both go to standard output"));
+    }
     // What cannot be written is found out before a minute has passed.
     let svg = match &args.svg {
         Some(path) => Some(Output::create(path, args.force)?),
@@ -164,12 +165,14 @@ pub fn run(args: Args) -> Result<(), Failed> {
         Records::Split(split) => Some(split.clone()),
         Records::Files => None,
     };
-    let read_len = usize::try_from(args.read).unwrap_or(usize::MAX).clamp(1, 16 << 20);
-    let survey = Survey::default().threads(args.threads.count()).read_len(read_len);
+    let survey = Survey::default().threads(args.threads.count()).read_len(args.read);
     let survey = survey.record_bytes(record_bytes).split(split);
+    let of_len = |&block: &u64| usize::try_from(block).unwrap_or(usize::MAX);
+    let blocks: Vec<usize> = args.blocks.iter().map(of_len).collect();
+    let lens: Vec<Option<u64>> = args.dicts.iter().map(|len| len.0).collect();
     let advice = source.learn(true, |content| {
-        let plans = args.plans(content.len())?;
-        let progress = Progress::new("measuring", Some(100), args.quiet);
+        let plans = Survey::crossed(&args.methods, &blocks, &lens, content.len())?;
+        let progress = Progress::percent("measuring", args.quiet);
         let mut told = 0;
         Ok(survey.plans(plans).run(content, &mut |done, all| {
             let now = 100 * done / all.max(1);
@@ -182,9 +185,12 @@ pub fn run(args: Args) -> Result<(), Failed> {
         say!("measured is the beginning of the stream: {}", show(advice.content_bytes));
     }
     if let Some(mut output) = svg {
-        let text = plot(&advice);
-        output.write_all(text.as_bytes()).map_err(fiche::Error::from)?;
+        let at = |error| Failed::io(args.svg.as_deref().unwrap_or(output_path), error);
+        output.write_all(plot(&advice).as_bytes()).map_err(at)?;
         output.finish()?;
+        if args.svg.as_deref() == Some(output_path) {
+            return Ok(());
+        }
     }
     let prices = args.prices.prices();
     match args.json {
@@ -273,6 +279,15 @@ fn as_json(advice: &Advice, prices: Option<Prices>) -> Value {
     })
 }
 
+/// Numbers with as many digits as tell them apart: three of what lies between the least and the greatest.
+fn alike(numbers: &[f64]) -> Vec<String> {
+    let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+    let greatest = numbers.iter().copied().fold(0.0, f64::max);
+    let spread = if greatest > least { greatest - least } else { greatest };
+    let decimals = if spread > 0.0 { (2.0 - spread.log10().floor()).clamp(0.0, 9.0) } else { 0.0 };
+    numbers.iter().map(|number| format!("{number:.*}", decimals as usize)).collect()
+}
+
 /// A rate or time in three digits.
 fn digits(number: f64) -> String {
     match number {
@@ -291,8 +306,13 @@ fn as_text(advice: &Advice, prices: Option<Prices>, all: bool, seconds: f64) -> 
     };
     let head = ["size", "", "reads/s", "packing", "cost", "options of fiche pack", ""];
     let mut rows = vec![head.map(str::to_owned)];
-    for figures in advice.figures.iter().filter(is_shown) {
-        let cost = prices.map(|prices| digits(prices.cost(figures, advice.threads)));
+    let costs = prices.map(|prices| {
+        let cost = |figures: &Figures| prices.cost(figures, advice.threads);
+        let costs: Vec<f64> = advice.figures.iter().map(cost).collect();
+        alike(&costs)
+    });
+    for (i, figures) in advice.figures.iter().enumerate().filter(|(_, figures)| is_shown(figures)) {
+        let cost = costs.as_ref().map(|costs| costs[i].clone());
         let options = match options(&figures.plan, advice.content_bytes) {
             none if none.is_empty() => "(none)".to_owned(),
             some => some,

@@ -208,6 +208,14 @@ impl Progress {
         Progress { bar }
     }
 
+    /// A bar of a hundred steps.
+    pub fn percent(verb: &'static str, quiet: bool) -> Progress {
+        let progress = Progress::new(verb, Some(100), quiet);
+        let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos} % {eta}");
+        progress.bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        progress
+    }
+
     /// So many bytes more; an error when a signal asked to stop.
     pub fn add(&self, bytes: u64) -> fiche::Result<()> {
         self.bar.inc(bytes);

@@ -1,7 +1,8 @@
 //! `fiche.advise`
 
+use fiche::Error;
 use fiche::ReadAt;
-use fiche::advise::{Advice, Plan, Survey};
+use fiche::advise::{Advice, Survey};
 use fiche::archive::{Method, Split};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -10,38 +11,33 @@ use crate::error::{Result, from_python};
 use crate::options::threads;
 use crate::pack::{Input, folder};
 
-/// Methods, each at a level; block lengths; lengths of dictionaries: those that are not said are usual ones.
-fn plans(
-    methods: Vec<(String, Option<i32>)>,
-    blocks: &[usize],
-    dicts: &[u64],
-    content: u64,
-) -> fiche::Result<Vec<Plan>> {
-    if methods.is_empty() && blocks.is_empty() && dicts.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut ways = Vec::new();
-    for (name, level) in methods {
-        let method: Method = name.parse()?;
-        let level = level.unwrap_or(method.default_level());
-        ways.push((method.at_level(level)?, level));
-    }
-    if ways.is_empty() {
-        ways = Survey::usual(content).into_iter().map(|plan| (plan.method, plan.level)).collect();
-    }
-    let mut plans = Vec::new();
-    for (method, level) in ways {
-        for &block in if blocks.is_empty() { &[16 << 10] } else { blocks } {
-            let plan = Survey::plan(method, level, block, content)?;
-            match method {
-                Method::Coding(_) if !dicts.is_empty() => plans.extend(
-                    dicts.iter().map(|&dictionary_len| Plan { dictionary_len, ..plan.clone() }),
-                ),
-                _ => plans.push(plan),
+/// A length of a dictionary as `fiche.pack` takes it: bytes, "auto" or "none".
+#[derive(FromPyObject)]
+enum DictionaryLen {
+    Bytes(u64),
+    Said(String),
+}
+
+impl DictionaryLen {
+    fn len(self) -> fiche::Result<Option<u64>> {
+        match self {
+            DictionaryLen::Bytes(len) => Ok(Some(len)),
+            DictionaryLen::Said(said) if said == "auto" => Ok(None),
+            DictionaryLen::Said(said) if said == "none" => Ok(Some(0)),
+            DictionaryLen::Said(said) => {
+                let what =
+                    format!("{said:?} is no length of a dictionary: bytes, 'auto' or 'none'");
+                Err(Error::Invalid { what: what.into() })
             }
         }
     }
-    Ok(plans)
+}
+
+/// A method, and its level or the default one.
+fn way((name, level): (String, Option<i32>)) -> fiche::Result<(Method, i32)> {
+    let method: Method = name.parse()?;
+    let level = level.unwrap_or(method.default_level());
+    Ok((method.at_level(level)?, level))
 }
 
 #[pyfunction]
@@ -55,7 +51,7 @@ pub fn advise<'py>(
     input: &Bound<'py, PyAny>,
     methods: Vec<(String, Option<i32>)>,
     blocks: Vec<usize>,
-    dicts: Vec<u64>,
+    dicts: Vec<DictionaryLen>,
     read: usize,
     records: &str,
     exclude: Vec<String>,
@@ -68,7 +64,12 @@ pub fn advise<'py>(
         split => Some(split.parse::<Split>()?),
     };
     let input = Input::of(input)?;
-    let survey = Survey::default().threads(threads).read_len(read.clamp(1, 16 << 20));
+    if !(1..=16 << 20).contains(&read) {
+        return Err(Error::Invalid { what: "a piece has 1 byte to 16 MiB".into() }.into());
+    }
+    let methods = methods.into_iter().map(way).collect::<fiche::Result<Vec<_>>>()?;
+    let dicts = dicts.into_iter().map(DictionaryLen::len).collect::<fiche::Result<Vec<_>>>()?;
+    let survey = Survey::default().threads(threads).read_len(read);
     let advice = py.detach(|| {
         let tell = |done: u64, all: u64| {
             Python::attach(|py| {
@@ -81,7 +82,7 @@ pub fn advise<'py>(
             .map_err(from_python)
         };
         let measure = |survey: Survey, content: &dyn ReadAt| {
-            let plans = plans(methods, &blocks, &dicts, content.len())?;
+            let plans = Survey::crossed(&methods, &blocks, &dicts, content.len())?;
             survey.plans(plans).run(content, &mut |done, all| tell(done, all))
         };
         match input {

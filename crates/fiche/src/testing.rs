@@ -5,13 +5,14 @@
 mod deflate;
 mod device;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 use crate::io::ReadAt;
 pub use crate::random::Random;
-use crate::rlz::coder::{Model, Packer, Scratch, Shared, decode};
+use crate::rlz::coder::{self, Model, Packer, Scratch, Shared, decode};
 use crate::rlz::matcher::{Factor, Matcher};
 use crate::rlz::{Coder, Coding, Dictionary};
 use crate::wire::Take;
@@ -222,17 +223,62 @@ pub fn decode_with_model(
     stored: &[u8],
     len: usize,
 ) -> Option<Vec<u8>> {
-    let mut take = Take::new(model, "model", 0);
+    read_with(&model_of(model)?, dictionary, stored, len, 0..len)
+}
+
+/// Some bytes as a model, and then as a block of its coding: what loops that check once for many steps make of the
+/// block and of a piece of it is what their safe twins make of them.
+///
+/// # Panics
+/// Where it is not.
+pub fn decode_as_twins(
+    model: &[u8],
+    dictionary: &Arc<Dictionary>,
+    stored: &[u8],
+    len: usize,
+    piece: Range<usize>,
+) {
+    let Some(model) = model_of(model).filter(|model| model.coding().is_hybrid()) else { return };
+    let twin = |range: Range<usize>| {
+        let mut dst = vec![0; range.len()];
+        coder::decode_safely(&model, dictionary, stored, len, range.start, &mut dst).map(|()| dst)
+    };
+    let fast = |range| read_with(&model, dictionary, stored, len, range);
+    assert!(fast(0..len) == twin(0..len), "a block");
+    let one = fast(piece.clone());
+    if model.coding() == Coding::Hybrid {
+        assert!(one == twin(piece.clone()), "a piece, {piece:?}");
+    }
+    // What is behind a piece, or not needed for it, is looked at by one and not by the other.
+    if let (Some(one), Some(front)) = (one, twin(0..piece.end)) {
+        assert!(one == front[piece.clone()], "a piece and its front, {piece:?}");
+    }
+}
+
+/// The model that some bytes are, if they are one.
+fn model_of(bytes: &[u8]) -> Option<Model> {
+    let mut take = Take::new(bytes, "model", 0);
     let model = Model::take(&mut take).ok()?;
     take.end().ok()?;
     let mut again = Vec::new();
     model.put(&mut again);
     let same = Model::take(&mut Take::new(&again, "model", 0)).is_ok_and(|same| same == model);
     assert!(same, "a model is written as it was read");
-    let mut dst = vec![0; len];
-    let shared = Shared { dictionary, model: Some(&model) };
-    let done =
-        decode(model.coding(), shared, stored, len, 0.into(), &mut dst, &mut Scratch::default());
+    Some(model)
+}
+
+/// A range of what a block decodes to.
+fn read_with(
+    model: &Model,
+    dictionary: &Dictionary,
+    stored: &[u8],
+    len: usize,
+    range: Range<usize>,
+) -> Option<Vec<u8>> {
+    let mut dst = vec![0; range.len()];
+    let shared = Shared { dictionary, model: Some(model) };
+    let (coding, start) = (model.coding(), range.start.into());
+    let done = decode(coding, shared, stored, len, start, &mut dst, &mut Scratch::default());
     done.ok()?.map(|()| dst)
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fiche::ReadAt;
 use fiche::archive::{OpenOptions, Options, Reader, Writer};
 use fiche::codec::Codec;
-use fiche::rlz::{Coder, Coding, Dictionary};
+use fiche::rlz::{Coder, Coding, Dictionary, Training};
 use fiche::testing::{Behind, Random};
 
 #[test]
@@ -61,5 +61,28 @@ fn packing_takes_the_memory_that_it_states() {
         // As the documentation of Writer says, for one thread.
         let stated = 10 * block.max(128 << 10) as u64 + (4 << 20);
         assert!(counted.bytes_max <= stated, "{} of {stated}", counted.bytes_max);
+    }
+}
+
+#[test]
+fn learning_and_packing_take_the_memory_that_they_state() {
+    let content = Random(1).text(1 << 20);
+    let hybrid = [1, 3, 4, 5, 7, 9].map(|level| Training::new(Coding::Hybrid).level(level));
+    let others = [Coding::Pv, Coding::ZzPrimed].map(Training::new);
+    for training in hybrid.into_iter().chain(others) {
+        let none = training.clone().dictionary_len(0);
+        for training in [training.threads(1), none.threads(1)] {
+            let counted = allocation_counter::measure(|| {
+                let coder = training.run(&content).unwrap();
+                let options = Options::default().block_len(16 << 10).threads(1);
+                let options = options.coder(Arc::new(coder));
+                let mut writer = Writer::new(std::io::sink(), options).unwrap();
+                writer.write_all(&content).unwrap();
+                writer.finish().unwrap();
+            });
+            // As much as the writer states is for blocks.
+            let stated = training.memory_for(content.len() as u64) + 10 * (128 << 10) + (4 << 20);
+            assert!(counted.bytes_max <= stated, "{training:?}: {} of {stated}", counted.bytes_max);
+        }
     }
 }

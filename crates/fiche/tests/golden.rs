@@ -13,8 +13,8 @@ use common::{Section, manifest, reseal, sections};
 use fiche::archive::{Entry, Extents, Kind, Meta, OpenOptions, Options, Reader, Split, Writer};
 use fiche::codec::Codec;
 use fiche::codec::filter::Filter;
-use fiche::rlz::{Coder, Coding, Dictionary};
-use fiche::testing::Random;
+use fiche::rlz::{Coder, Coding, Dictionary, Training};
+use fiche::testing::{Random, model_bytes};
 use fiche::{FileSource, InFolder, ReadAt};
 
 fn golden(folder: &str) -> PathBuf {
@@ -174,6 +174,22 @@ fn with_dictionaries() -> Vec<(&'static str, Vec<u8>)> {
     files
 }
 
+/// Long blocks of a coding at a level, of text and of numbers, which have codes of their own.
+fn long_blocks(coding: Coding, level: i32) -> Vec<u8> {
+    let mut random = Random(17);
+    let numbers = |random: &mut Random, count| -> Vec<u8> {
+        (0..count).flat_map(|i| (i << 8 | random.below(90) as u32).to_le_bytes()).collect()
+    };
+    let content = [random.text(70_000), numbers(&mut random, 16_000)].concat();
+    let training = Training::new(coding).level(level).block_len(64 << 10);
+    let coder = Arc::new(training.dictionary_len(8_000).run(&content).unwrap());
+    let model = model_bytes(&coder).unwrap();
+    assert!(coding != Coding::Hybrid || model[0] > 1, "{} kinds of blocks", model[0]);
+    pack(Options::default().block_len(64 << 10).threads(1).coder(coder), |writer| {
+        writer.add(Entry::data("both"), &mut content.as_slice()).unwrap();
+    })
+}
+
 /// Opens what may have its dictionary beside it.
 fn open(path: &Path) -> fiche::Result<Reader> {
     let folder = InFolder::new(path.parent().unwrap());
@@ -254,6 +270,8 @@ fn good_files() -> Vec<(&'static str, Vec<u8>)> {
         ("merged", merged),
         ("appended", appended),
         ("cut-off-append", cut_append),
+        ("hybrid-long", long_blocks(Coding::Hybrid, 9)),
+        ("hybrid-fast-long", long_blocks(Coding::Fast, 4)),
     ]
     .into_iter()
     .chain(with_dictionaries())

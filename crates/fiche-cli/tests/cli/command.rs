@@ -1181,6 +1181,23 @@ fn advice_is_what_packing_then_gives() {
     let table = String::from_utf8(place.pipe(&asked, &lines).stdout).unwrap();
     assert!(table.contains("--level 9") && table.contains("small"), "{table}");
     assert_eq!(table.lines().count(), 5, "{table}");
+    // Costs that are nearly all those of reads are told apart; a plot alone goes where the table would.
+    let asked = ["advise", "in", "--methods", "lz4,zstd", "--blocks", "4K", "--all", "-q"];
+    let prices = ["--price-read", "0.001", "--reads", "1000000", "--price-gb-month", "0.01"];
+    let table = String::from_utf8(place.ok(&[&asked[..], &prices].concat())).unwrap();
+    let costs: Vec<f64> = (table.lines().filter(|line| line.contains("%")))
+        .map(|line| line.split_whitespace().skip_while(|&cell| cell != "s").nth(1).unwrap())
+        .map(|cost| cost.parse().unwrap())
+        .collect();
+    assert!(costs.len() == 2 && 12_000.0 < costs[0] && costs[0] < costs[1], "{table}");
+    let plot = place.ok(&[&asked[..], &["--svg", "-"]].concat());
+    assert!(plot.starts_with(b"<svg") && plot.trim_ascii_end().ends_with(b"</svg>"));
+    let ways = ["--methods", "hybrid", "--dicts", "none,auto,64M"];
+    let table =
+        String::from_utf8(place.ok(&[&["advise", "in", "--all", "-q"], &ways[..]].concat()));
+    let table = table.unwrap();
+    assert!(table.contains("--dict none") && table.contains("(none)"), "{table}");
+    assert!(!table.contains("64M"), "no dictionary is longer than what it is of: {table}");
     // What cannot be measured.
     fs::write(place.path("empty"), "").unwrap();
     place.fails(2, &["advise", "empty"]);
@@ -1192,6 +1209,14 @@ fn advice_is_what_packing_then_gives() {
         &["--blocks", "1"],
         &["--blocks", "0"],
         &["--months", "-1"],
+        // Prices of nothing, and numbers without a price.
+        &["--months", "12"],
+        &["--reads", "100"],
+        &["--price-read", "0.1"],
+        &["--read", "0"],
+        &["--read", "17M"],
+        &["--dicts", "some"],
+        &["--json", "--svg", "-"],
     ] {
         place.fails(2, &[&["advise", "in"], wrong].concat());
     }

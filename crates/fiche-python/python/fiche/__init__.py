@@ -175,8 +175,8 @@ def advise(
     """Measures a sample over methods, block lengths and dictionaries: how `input` is best packed.
 
     `input`, `records` and `exclude` are what `pack` takes. `methods` are names or pairs of a name and a
-    level, `blocks` lengths of blocks, `dicts` lengths of dictionaries: those not said are the usual ones, 25 ways
-    in half a minute. `read` is the length of the pieces whose random reading is timed.
+    level, `blocks` lengths of blocks, `dicts` lengths of dictionaries, "auto" or "none": those not said are the
+    usual ones, 25 ways in a minute or two. `read` is the length of the pieces whose random reading is timed.
 
     Returns a dict: content_bytes, threads, read_bytes and `ways`, the smallest first. Each way is a dict:
     `options` for `pack`, stored_bytes and stored_error (by what part that may be wrong),
@@ -196,7 +196,7 @@ def advise(
     options = {
         "methods": methods,
         "blocks": list(blocks),
-        "dicts": list(dicts),
+        "dicts": [dicts] if isinstance(dicts, str) else list(dicts),
         "read": read,
         "records": records,
         "exclude": _some(exclude),

@@ -335,7 +335,7 @@ def advise(
     *,
     methods: Iterable[str | tuple[str, int | None]] = (),
     blocks: Iterable[int] = (),
-    dicts: Iterable[int] = (),
+    dicts: str | Iterable[int | str] = (),
     read: int = ...,
     records: str = "files",
     exclude: Iterable[str] = (),

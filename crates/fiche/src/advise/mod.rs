@@ -237,6 +237,46 @@ impl Survey {
         Ok(Plan { method, level, block_len, dictionary_len })
     }
 
+    /// Every method at its level, with every block length and, where it has one, every length of dictionary; `None`
+    /// is its usual one. Without methods, those of [`Survey::usual`]; without block lengths, 16 KiB; without any of
+    /// the three, no plans, which [`Survey::plans`] takes for the usual ones.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a level that a method does not have.
+    pub fn crossed(
+        methods: &[(Method, i32)],
+        blocks: &[usize],
+        dictionary_lens: &[Option<u64>],
+        content: u64,
+    ) -> Result<Vec<Plan>> {
+        if methods.is_empty() && blocks.is_empty() && dictionary_lens.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut methods = methods.to_vec();
+        if methods.is_empty() {
+            methods =
+                Survey::usual(content).into_iter().map(|plan| (plan.method, plan.level)).collect();
+        }
+        let blocks = if blocks.is_empty() { &[16 << 10] } else { blocks };
+        let mut plans: Vec<Plan> = Vec::new();
+        for (method, level) in methods {
+            for &block_len in blocks {
+                let plan = Survey::plan(method, level, block_len, content)?;
+                let lens = match method {
+                    Method::Coding(_) if !dictionary_lens.is_empty() => dictionary_lens,
+                    _ => &[None],
+                };
+                plans.extend(lens.iter().map(|len| {
+                    // Longer than the content no dictionary is.
+                    let len = len.map(|len| len.min(content.next_multiple_of(1 << 10)));
+                    let dictionary_len = len.unwrap_or(plan.dictionary_len);
+                    Plan { dictionary_len, ..plan.clone() }
+                }));
+            }
+        }
+        Ok(plans)
+    }
+
     /// Plans from fast to small, for content of this length.
     #[must_use]
     pub fn usual(content: u64) -> Vec<Plan> {

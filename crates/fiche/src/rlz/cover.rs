@@ -376,6 +376,17 @@ pub(super) fn choose(
     Ok(joined(chosen))
 }
 
+/// Bytes of memory that choosing takes at most: slots, strings of content that has twice as many of them as
+/// usual, quarters, and shelves that grow by doubling.
+pub(super) fn memory_for(collection: u64, piece_len: u64) -> u64 {
+    let len = collection.min(MOST);
+    let hashing = Hashing::new(len);
+    let strings = 2 * len / hashing.one_in * 6;
+    let step = (piece_len.clamp(64, PART / 2) / STEPS as u64).max(1);
+    let quarters = len / step * (size_of::<Quarter>() as u64 + 2 * 16);
+    (size_of::<Slot>() as u64) * (1 << hashing.bits) + strings + quarters + 2 * PART
+}
+
 /// Makes those that touch or overlap one; the most useful first.
 fn joined(mut chosen: Vec<Piece>) -> Vec<Piece> {
     chosen.sort_by_key(|piece| piece.start);

@@ -145,6 +145,17 @@ impl Sampling {
         Dictionary::new(bytes)
     }
 
+    /// Bytes of memory that choosing the samples of a collection of this length takes at most, without those of the
+    /// dictionary.
+    pub(super) fn memory_for(&self, collection: u64) -> u64 {
+        if self.covers {
+            return cover::memory_for(collection, self.sample_len);
+        }
+        let len = self.len.saturating_mul(self.oversample).min(collection);
+        let seen = 64 * len / self.sample_len.max(1);
+        if self.oversample > 1 { seen + len + Matcher::memory_for(len) } else { seen }
+    }
+
     /// Text of a collection that no sample begins with: 64 KiB in pieces of 1 KiB, for
     /// [`Coder::probe`](crate::rlz::Coder::probe).
     ///

@@ -128,14 +128,26 @@ impl Training {
         Some((content / part).next_multiple_of(1 << 10).clamp(1 << 10, most))
     }
 
-    /// Bytes of memory that it takes at most with content of this length.
+    /// Bytes of memory that it takes at most with content of this length: to choose the dictionary, and then to prepare
+    /// it and to learn codes.
     #[must_use]
     pub fn memory_for(&self, content: u64) -> u64 {
         let len = match &self.dictionary {
             Wanted::This(dictionary) => dictionary.len() as u64,
-            _ => self.len(content).unwrap_or_default(),
+            _ => self.len(content).unwrap_or_default().min(content),
         };
-        Coder::memory_for(self.coding, self.level, len)
+        let choosing = match self.len(content) {
+            None | Some(0) => 0,
+            Some(wanted) => self.sampling_of(wanted).memory_for(content) + len,
+        };
+        let learning = Coder::memory_to_learn(self.coding, self.level, content);
+        choosing.max(Coder::memory_for(self.coding, self.level, len) + learning)
+    }
+
+    /// How a dictionary of this length is sampled.
+    fn sampling_of(&self, len: u64) -> Sampling {
+        let covers = self.covers.unwrap_or(self.coding.is_hybrid());
+        self.sampling.clone().threads(self.threads).len(len).cover(covers)
     }
 
     /// Learns from this content, which is what will be packed or a good part of it.
@@ -164,11 +176,7 @@ impl Training {
     pub(crate) fn sample(&self, content: &dyn ReadAt) -> Result<Dictionary> {
         match self.len(content.len()) {
             None | Some(0) => Dictionary::new(Vec::new()),
-            Some(len) => {
-                let covers = self.covers.unwrap_or(self.coding.is_hybrid());
-                let sampling = self.sampling.clone().threads(self.threads);
-                sampling.len(len).cover(covers).run(content)
-            }
+            Some(len) => self.sampling_of(len).run(content),
         }
     }
 

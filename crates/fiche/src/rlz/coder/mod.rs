@@ -184,6 +184,14 @@ impl Coder {
         self.learn_on(default_threads(), collection, block_len)
     }
 
+    /// Bytes of memory that [`Coder::learn`] takes at most: text, and what it is parsed to.
+    pub(in crate::rlz) fn memory_to_learn(coding: Coding, level: i32, collection: u64) -> u64 {
+        match coding.is_hybrid() {
+            true => 10 * (hybrid::sample_len(level) as u64).min(collection) + (1 << 20),
+            false => 1 << 20,
+        }
+    }
+
     /// The same on so many threads.
     pub(crate) fn learn_on(
         self,
@@ -191,12 +199,11 @@ impl Coder {
         collection: &dyn crate::io::ReadAt,
         block_len: usize,
     ) -> Result<Coder> {
-        /// Text in all, twice as much where it is parsed fast, and of one piece.
-        const SAMPLE: usize = 3 << 20;
+        /// Text of one piece.
         const PIECE: usize = 256 << 10;
         let Some(finder) = &self.finder else { return Ok(self) };
         let piece = block_len.clamp(1, PIECE);
-        let sample = if hybrid::is_quick(self.level) { 2 * SAMPLE } else { SAMPLE };
+        let sample = hybrid::sample_len(self.level);
         let text = sample::pieces(collection, piece, (sample / piece) as u64)?;
         if text.is_empty() {
             return Ok(self);
@@ -432,6 +439,27 @@ pub(crate) fn decode(
     })
 }
 
+/// [`decode`] by the safe twins of all loops, of a coding that has some; of `hybrid-fast` from the start on only.
+#[cfg(feature = "testing")]
+pub(crate) fn decode_safely(
+    model: &Model,
+    dictionary: &Dictionary,
+    stored: &[u8],
+    block_len: usize,
+    start: usize,
+    dst: &mut [u8],
+) -> Option<()> {
+    match model {
+        Model::Hybrid(model) => {
+            hybrid::decode_safely(dictionary, model, stored, block_len, (start, dst))
+        }
+        Model::Tokens(all) if start == 0 => {
+            hybrid::fast::decode_safely(dictionary, all, stored, block_len, dst)
+        }
+        _ => None,
+    }
+}
+
 /// Decodes a block whose length is not known into the front of `room`. Returns its length;
 /// `None` where the stored bytes are no block, or one that is longer than the room.
 ///
@@ -476,7 +504,7 @@ pub(crate) fn decode_within(
 mod tests {
     use super::*;
     use crate::rlz::Training;
-    use crate::testing::{Random, decode_with_model, model_bytes, stored_bytes};
+    use crate::testing::{Random, decode_as_twins, decode_with_model, model_bytes, stored_bytes};
     use proptest::prelude::*;
 
     fn codings() -> impl Iterator<Item = Coding> {
@@ -689,6 +717,14 @@ mod tests {
                     damaged[at] ^= 1 << random.below(8);
                 }
                 refused += u32::from(decode(&damaged).is_none());
+                let (start, len) = (random.below(2_900) as usize, random.below(99) as usize);
+                decode_as_twins(
+                    &damaged,
+                    coder.dictionary(),
+                    &stored,
+                    3_000,
+                    start..start + len + 1,
+                );
             }
             // Codes have to be complete: most damage to them is seen at once.
             assert!(coding == Coding::ZzPrimed || refused > 1_000, "{coding}: {refused}");

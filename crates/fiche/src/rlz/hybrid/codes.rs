@@ -264,6 +264,9 @@ pub(super) struct Tables {
     long: [Vec<Table>; 3],
 }
 
+// However a model is made, its tables fit into a cache, and all those of an archive's classes into the next one.
+const _: () = assert!(size_of::<Tables>() <= 48 << 10 && CLASSES <= 16);
+
 impl Tables {
     fn new(class: &Class, width: u32) -> Box<Tables> {
         let context = |byte: u16| u32::from(class.contexts[usize::from(byte)]);

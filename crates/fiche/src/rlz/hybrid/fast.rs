@@ -275,6 +275,19 @@ pub(in crate::rlz) fn decode(
     Some(())
 }
 
+/// Fills `dst` with the front of a block, by the safe twins of all loops.
+#[cfg(feature = "testing")]
+pub(in crate::rlz) fn decode_safely(
+    dictionary: &Dictionary,
+    tokens: &Tokens,
+    stored: &[u8],
+    block_len: usize,
+    dst: &mut [u8],
+) -> Option<()> {
+    let fields = Fields::of(stored)?;
+    decode_front::<false>(dictionary, tokens, &fields, block_len, dst, &mut Vec::new())
+}
+
 /// Fills `dst` with the front of a block.
 ///
 /// ```text

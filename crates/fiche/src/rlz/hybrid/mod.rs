@@ -104,6 +104,8 @@ use crate::rlz::Dictionary;
 use crate::rlz::index::Index;
 use crate::rlz::matcher::{Factor, Matcher};
 pub(crate) use codes::Model;
+#[cfg(feature = "testing")]
+pub(super) use decode::decode_safely;
 pub(super) use decode::{Room, block_len, decode, is_piece};
 use encode::Encoder;
 use parse::{Prices, Shortest};
@@ -144,6 +146,11 @@ impl Level {
         };
         Level { is_exact, parser, looks }
     }
+}
+
+/// How much text codes are learned from at most, in bytes: twice as much where it is parsed fast.
+pub(super) fn sample_len(level: i32) -> usize {
+    if is_quick(level) { 6 << 20 } else { 3 << 20 }
 }
 
 /// True of levels that parse a block fast.

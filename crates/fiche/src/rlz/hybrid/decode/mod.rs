@@ -139,6 +139,22 @@ pub(in crate::rlz) fn decode(
     room.decode_piece::<true>(dictionary, model?, stored, block_len, (start, dst))
 }
 
+/// [`decode`] by the safe twins of all loops.
+#[cfg(feature = "testing")]
+pub(in crate::rlz) fn decode_safely(
+    dictionary: &Dictionary,
+    model: &Model,
+    stored: &[u8],
+    block_len: usize,
+    (start, dst): (usize, &mut [u8]),
+) -> Option<()> {
+    let mut room = Room::default();
+    match start {
+        0 => room.decode::<false>(dictionary, model, stored, block_len, dst),
+        _ => room.decode_piece::<false>(dictionary, model, stored, block_len, (start, dst)),
+    }
+}
+
 /// True where a piece of a block, with so many bytes before its end, takes much less than these do.
 pub(in crate::rlz) fn is_piece(len: usize, end: usize) -> bool {
     len <= end / 4
