@@ -77,6 +77,8 @@ enum Verb {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     ui::watch_signals();
+    #[cfg(feature = "remote")]
+    fiche_remote::on_wait(ui::check_stop);
     let result = match cli.verb {
         Verb::Pack(args) => pack::run(args),
         Verb::Unpack(args) => unpack::run(args),

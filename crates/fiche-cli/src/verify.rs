@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fiche::archive::Reader;
+use fiche::events;
 use fiche::streams;
 use fiche::{Error, Place, ReadAt};
 use serde_json::json;
@@ -17,7 +18,7 @@ use crate::ui::{self, Failed, Progress, one_line, say};
 /// Read everything, check every checksum, and say what is damaged
 #[derive(clap::Args)]
 pub struct Args {
-    /// The archives, or gzip, zstd, xz or lz4 files
+    /// The archives, files of events, or gzip, zstd, xz or lz4 files
     #[arg(required = true)]
     file: Vec<PathBuf>,
     #[command(flatten)]
@@ -58,6 +59,9 @@ fn verify(args: &Args, file: &Path) -> Result<(), Failed> {
     let source = input::source(file)?;
     if stream::is_stream(&source).map_err(|e| Failed::at(file, e))? {
         return verify_stream(args, file, &source);
+    }
+    if events::Reader::is_one(&source).map_err(|e| Failed::at(file, e))? {
+        return verify_events(args, file, source);
     }
     let options = input::options(file, &args.dictionaries)?;
     let reader = match options.open(source.clone()) {
@@ -137,6 +141,65 @@ fn verify(args: &Args, file: &Path) -> Result<(), Failed> {
         }
         false => Err(Failed::said(Error::Corrupt { what: "archive", at: Place::Pos(0) })),
     }
+}
+
+/// The same of a file of events.
+fn verify_events(args: &Args, file: &Path, source: Arc<dyn ReadAt>) -> Result<(), Failed> {
+    let name = file.display();
+    let told = |damage: Vec<serde_json::Value>, events: u64, segments: usize| {
+        let line = json!({
+            "file": name.to_string(),
+            "events": events,
+            "segments": segments,
+            "damage": damage,
+        });
+        ui::print(format!("{line}\n").as_bytes())
+    };
+    let reader = match events::Reader::open(source) {
+        Ok(reader) => reader.threads(args.threads.count()),
+        Err(error @ Error::Corrupt { .. }) => {
+            if args.json {
+                told(vec![json!({"what": error.to_string(), "events": null})], 0, 0)?;
+            }
+            say!("{name}: {error}");
+            return Err(Failed::said(error));
+        }
+        Err(error) => return Err(Failed::at(file, error)),
+    };
+    let progress = Progress::new("verifying", Some(reader.stored_len()), args.quiet);
+    // The bar is of stored bytes, which events share alike.
+    let (all, mut done, mut shown) = (reader.len().max(1), 0, 0);
+    let verified = reader.verify(&mut |events| {
+        done += events;
+        let now = (u128::from(reader.stored_len()) * u128::from(done) / u128::from(all)) as u64;
+        let more = now - std::mem::replace(&mut shown, now);
+        progress.add(more)
+    });
+    let verified = verified.map_err(|e| Failed::at(file, e))?;
+    progress.done();
+    if args.json {
+        let damage = verified.damage.iter().map(|lost| {
+            let range = (!lost.events.is_empty()).then_some([lost.events.start, lost.events.end]);
+            json!({"what": lost.error.to_string(), "events": range})
+        });
+        told(damage.collect(), verified.events, verified.segments)?;
+    }
+    for lost in &verified.damage {
+        let (first, end) = (lost.events.start, lost.events.end);
+        match end - first {
+            0 => say!("{name}: {}: events are found no longer by their key", lost.error),
+            1 => say!("{name}: {}: event {first} is lost", lost.error),
+            _ => say!("{name}: {}: events {first} to {} are lost", lost.error, end - 1),
+        }
+    }
+    if !verified.damage.is_empty() {
+        return Err(Failed::said(Error::Corrupt { what: "file of events", at: Place::Pos(0) }));
+    }
+    if !args.quiet && !args.json {
+        let (events, len) = (verified.events, show(reader.stored_len()));
+        ui::print(format!("{name}: all right: {events} events, {len}\n").as_bytes())?;
+    }
+    Ok(())
 }
 
 /// The same of a gzip, zstd, xz or lz4 file, and of its index if it has one.

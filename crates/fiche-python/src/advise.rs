@@ -13,7 +13,7 @@ use crate::pack::{Input, folder};
 
 /// A length of a dictionary as `fiche.pack` takes it: bytes, "auto" or "none".
 #[derive(FromPyObject)]
-enum DictionaryLen {
+pub enum DictionaryLen {
     Bytes(u64),
     Said(String),
 }

@@ -357,6 +357,38 @@ impl EventReader {
         Ok(py.detach(|| self.events.find(&key))?)
     }
 
+    /// Reads everything, checks every checksum, and says what is damaged: how many events were read, and of each
+    /// damage what it is and the events that are lost.
+    fn verify<'py>(
+        &self,
+        py: Python<'py>,
+        threads: Option<usize>,
+        progress: Option<Py<PyAny>>,
+    ) -> Result<(u64, Bound<'py, PyList>)> {
+        let threads = self::threads(threads)?;
+        let all = self.events.len();
+        let verified = py.detach(|| {
+            let mut done = 0;
+            self.events.clone().threads(threads).verify(&mut |events| {
+                done += events;
+                Python::attach(|py| {
+                    py.check_signals()?;
+                    progress.as_ref().map_or(Ok(()), |call| call.call1(py, (done, all)).map(drop))
+                })
+                .map_err(from_python)
+            })
+        });
+        let verified = verified?;
+        let damage = verified.damage.iter().map(|lost| {
+            let record = PyDict::new(py);
+            record.set_item("what", lost.error.to_string())?;
+            let range = (!lost.events.is_empty()).then_some((lost.events.start, lost.events.end));
+            record.set_item("events", range)?;
+            Ok(record)
+        });
+        Ok((verified.events, PyList::new(py, damage.collect::<PyResult<Vec<_>>>()?)?))
+    }
+
     /// How columns are coded, and what they take.
     fn report<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
         let report = py.detach(|| {

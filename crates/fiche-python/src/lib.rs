@@ -21,6 +21,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 fn _fiche(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    #[cfg(feature = "remote")]
+    fiche_remote::on_wait(|| Python::attach(|py| py.check_signals()).map_err(error::from_python));
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<reader::Reader>()?;
     module.add_class::<record::Record>()?;

@@ -161,6 +161,15 @@ impl Record {
         self.entry.range.start
     }
 
+    /// Where all of its content stands in that of the archive: from where to where, for `Reader.read_many` to
+    /// read of many records at once. None where it has holes, or is that of another record.
+    #[getter]
+    fn range(&self) -> Option<(u64, u64)> {
+        let is_plain = self.entry.extents.is_none();
+        let is_own = !matches!(self.entry.kind, Kind::Hardlink(_));
+        (is_plain && is_own).then_some((self.entry.range.start, self.entry.range.end))
+    }
+
     /// What a symbolic link leads to.
     #[getter]
     fn target<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>> {

@@ -127,19 +127,29 @@ impl Records {
         self.iter(py, Gives::Names)
     }
 
+    /// One after the other, a page of the index at a time: "names", "records", or "both".
+    fn _each(&self, py: Python<'_>, what: &str) -> Result<RecordIterator> {
+        let gives = match what {
+            "names" => Gives::Names,
+            "records" => Gives::Records,
+            _ => Gives::Both,
+        };
+        self.iter(py, gives)
+    }
+
     /// The names, in order; of records without a name, their numbers.
-    fn keys(&self, py: Python<'_>) -> Result<RecordIterator> {
-        self.iter(py, Gives::Names)
+    fn keys<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
+        view(slf, "Keys")
     }
 
     /// The records, in order.
-    fn values(&self, py: Python<'_>) -> Result<RecordIterator> {
-        self.iter(py, Gives::Records)
+    fn values<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
+        view(slf, "Values")
     }
 
     /// Names and records, in order.
-    fn items(&self, py: Python<'_>) -> Result<RecordIterator> {
-        self.iter(py, Gives::Both)
+    fn items<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
+        view(slf, "Items")
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
@@ -154,6 +164,13 @@ impl Records {
         let get = py.import("builtins")?.getattr("getattr")?;
         Ok((get, (slf.get().reader.clone_ref(py), "records")).into_pyobject(py)?)
     }
+}
+
+/// A view of the records, of which there are some with a length that can be gone through more than once.
+fn view<'py>(records: &Bound<'py, Records>, kind: &str) -> Result<Bound<'py, PyAny>> {
+    // Of a reader that is closed there is none.
+    records.get().archive(records.py())?;
+    Ok(records.py().import("fiche._views")?.getattr(kind)?.call1((records,))?)
 }
 
 #[derive(Clone, Copy)]

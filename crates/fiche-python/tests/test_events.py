@@ -721,6 +721,16 @@ def test_whatever_is_damaged_is_an_error_of_ours(tmp_path):
             located += getattr(error, "event", None) is not None
         else:
             assert found == expected, at
+        try:
+            verified = fiche.events.open(bytes(damaged)).verify()
+        except (fiche.CorruptError, fiche.UnsupportedError):
+            continue
+        ranges = [damage["events"] for damage in verified["damage"]]
+        assert verified["events"] + sum(end - first for first, end in ranges) == 300
+        assert bool(ranges) == (verified["events"] < 300)
+    told = []
+    assert fiche.events.open(whole).verify(threads=2, progress=lambda *n: told.append(n))["damage"] == []
+    assert told[-1] == (300, 300)
     assert refused > 0.9 * len(whole) / 3 and located > 50, (refused, located)
 
 

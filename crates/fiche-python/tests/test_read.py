@@ -220,3 +220,20 @@ def test_verifying_shows_a_bar(tmp_path, capfd):
     fiche.pack({"a": bytes(3 << 20)}, tmp_path / "a.fiche", method="lz4")
     assert fiche.open(tmp_path / "a.fiche").verify(progress=True)["damage"] == []
     assert "verifying" in capfd.readouterr().err
+
+
+def test_views_of_the_records_have_a_length_and_can_be_gone_through_again(packed, content):
+    with fiche.open(packed) as reader:
+        records = reader.records
+        keys, values, items = records.keys(), records.values(), records.items()
+        assert len(keys) == len(values) == len(items) == len(content)
+        for _ in range(2):
+            assert list(keys) == list(content) == [record.name for record in values]
+            assert [(name, record.read()) for name, record in items] == list(content.items())
+        assert "folder/007.txt" in keys and "none" not in keys
+        assert keys & {"folder/007.txt", "none"} == {"folder/007.txt"}
+        record = records["folder/007.txt"]
+        start, stop = record.range
+        assert reader.read_many([(start, stop - start)]) == [record.read()]
+    with pytest.raises(ValueError):
+        records.keys()

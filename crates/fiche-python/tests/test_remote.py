@@ -2,10 +2,17 @@
 
 import concurrent.futures
 import http.server
+import io
+import itertools
 import multiprocessing
 import os
 import pickle
+import signal
+import socket
+import subprocess
+import sys
 import threading
+import time
 
 import pytest
 
@@ -147,3 +154,53 @@ def test_credentials_of_a_profile(s3, packed, content, monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_PROFILE", "none")
     monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
     assert fiche.open("s3://pages/texts.fiche").records[1].read() == content["folder/001.txt"]
+
+
+@pytest.mark.parametrize("answers", [0, 1])
+def test_waiting_for_a_server_can_be_interrupted(answers):
+    """Ctrl-C while a server says nothing: at once, or after it has answered the first request."""
+    out = io.BytesIO()
+    fiche.pack({"noise": os.urandom(400_000)}, out)
+    packed = out.getvalue()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        def serve():
+            for i in itertools.count():
+                try:
+                    connection = server.accept()[0]
+                except OSError:
+                    return
+                threading.Thread(target=answer, args=(connection, i), daemon=True).start()
+
+        def answer(connection, number):
+            with connection:
+                connection.recv(10_000)
+                if number >= answers:
+                    connection.recv(1)
+                    return
+                tail = packed[-65536:]
+                head = (
+                    f"HTTP/1.1 206 Partial Content\r\nETag: \"x\"\r\nContent-Length: {len(tail)}\r\n"
+                    f"Content-Range: bytes {len(packed) - len(tail)}-{len(packed) - 1}/{len(packed)}\r\n"
+                    "Connection: close\r\n\r\n"
+                )
+                connection.sendall(head.encode() + tail)
+
+        threading.Thread(target=serve, daemon=True).start()
+        program = (
+            "import fiche, signal, sys\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+            "print('begun', flush=True)\n"
+            "reader = fiche.open(sys.argv[1])\n"
+            "print('open', flush=True)\n"
+            "reader.read_many([(0, 10), (len(reader) // 2, 10)])\n"
+        )
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/a.fiche"
+        process = subprocess.Popen([sys.executable, "-c", program, url], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        for word in ["begun", "open"][: 1 + answers]:
+            assert process.stdout.readline() == f"{word}\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        # A server may say nothing for 20 seconds, five times.
+        _, errors = process.communicate(timeout=15)
+    assert "KeyboardInterrupt" in errors and process.returncode != 0

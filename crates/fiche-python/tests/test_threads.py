@@ -51,26 +51,33 @@ def test_file_objects_are_read_by_many_threads(packed, content):
         assert not wrong
 
 
-def test_others_run_while_it_reads(content):
-    """A file object that waits for another thread: with the interpreter's lock held, for ever."""
-    turn = threading.Event()
-
-    class Waits(io.BytesIO):
-        def read(self, size=-1):
-            assert turn.wait(20)
-            return super().read(size)
-
+def test_others_run_while_it_reads():
+    """A long read keeps nobody else waiting: with the interpreter's lock held, this thread would get no turn."""
+    words = random.Random(1).choices([b"rain ", b"roof ", b"on ", b"the "], k=1_500_000)
     out = io.BytesIO()
-    fiche.pack(content, out)
-    turn.set()
-    reader = fiche.open(Waits(out.getvalue()), cache=0)
-    turn.clear()
-    thread = threading.Thread(target=lambda: reader[:100])
-    thread.start()
-    time.sleep(0.05)
-    turn.set()
-    thread.join(20)
-    assert not thread.is_alive()
+    fiche.pack({"text": b"".join(words)}, out, method="bzip2", block=1 << 20)
+    reader = fiche.open(out.getvalue(), cache=0)
+    begun, ended, turns = threading.Event(), threading.Event(), 0
+
+    def read():
+        begun.set()
+        reader[:]
+        ended.set()
+
+    before = sys.getswitchinterval()
+    # A thread gives the lock away only where it waits or releases it.
+    sys.setswitchinterval(1000)
+    try:
+        thread = threading.Thread(target=read)
+        thread.start()
+        assert begun.wait(20)
+        while not ended.is_set():
+            turns += 1
+            time.sleep(0.001)
+        thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert turns > 10
 
 
 def child(reader, names, queue):

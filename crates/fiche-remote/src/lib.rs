@@ -45,6 +45,7 @@ pub use disk::Folder;
 use disk::Kept;
 use error::{failed, invalid};
 use pieces::{Pieces, merged};
+pub use runtime::on_wait;
 use store::Object;
 pub use store::without_secrets;
 
@@ -370,8 +371,9 @@ impl Remote {
         })
     }
 
-    /// Fetches what of these is not at hand, and keeps it.
-    fn bring(&self, ranges: &[Range<u64>]) -> Result<()> {
+    /// Fetches what of these is not at hand, and keeps it: what went wrong with that. Fails where waiting for it
+    /// ended before.
+    fn bring(&self, ranges: &[Range<u64>]) -> Result<Result<()>> {
         let missing: Vec<Range<u64>> = {
             let mut near = self.near();
             let Near { pieces, kept, .. } = &mut *near;
@@ -384,7 +386,7 @@ impl Remote {
             missing.into_iter().map(|range| pieces.missing(range)).collect()
         };
         if missing.is_empty() {
-            return Ok(());
+            return Ok(Ok(()));
         }
         let (fetched, failed) = self.fetch_now(&missing)?;
         let mut near = self.near();
@@ -394,7 +396,7 @@ impl Remote {
             }
             near.pieces.put(start, bytes);
         }
-        failed
+        Ok(failed)
     }
 
     /// Reads what there is no room to keep.
@@ -450,7 +452,7 @@ impl ReadAt for Remote {
         }
         // What others read meanwhile may take the place of what came: then it is not kept at all.
         let range = offset..self.len().min((end + ahead).max(offset + LEAST));
-        self.bring(std::slice::from_ref(&range))?;
+        self.bring(std::slice::from_ref(&range))??;
         if self.near().pieces.read(offset, buf) {
             return Ok(());
         }
@@ -484,7 +486,9 @@ impl Distant for Remote {
             some.push(range.clone());
         }
         // What fails is asked for again by the read that needs it, which says what is wrong.
-        let _ = self.bring(&some);
+        if let Err(error) = self.bring(&some) {
+            runtime::tell_later(error);
+        }
     }
 
     fn has(&self, range: Range<u64>) -> bool {

@@ -126,6 +126,24 @@ fn events_are_added_and_found() {
     place.fails(2, &["events", "pack", "in", "-o", "other", "--key", "none"]);
     place.fails(5, &["events", "append", "other", "in"]);
     assert_eq!(place.files(), ["in", "out"]);
+    // All of it is verified, and what is damaged is named.
+    let said = String::from_utf8(place.ok(&["verify", "out"])).unwrap();
+    assert!(said.contains("out: all right: 1500 events"), "{said}");
+    let mut damaged = file.clone();
+    damaged[40] ^= 1;
+    fs::write(place.path("damaged"), &damaged).unwrap();
+    fs::write(place.path("cut"), &file[..file.len() - 1]).unwrap();
+    let error = place.fails(3, &["verify", "out", "damaged", "cut"]);
+    assert!(error.contains("damaged") && error.contains("are lost"), "{error}");
+    assert!(error.contains("cut"), "{error}");
+    let output = place.run(&["verify", "damaged", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let lost = report["damage"][0]["events"].as_array().unwrap();
+    let lost = lost[1].as_u64().unwrap() - lost[0].as_u64().unwrap();
+    assert_eq!(report["events"].as_u64().unwrap() + lost, 1500);
+    assert!(output.status.code() == Some(3) && report["damage"].as_array().unwrap().len() == 1);
+    fs::remove_file(place.path("damaged")).unwrap();
+    fs::remove_file(place.path("cut")).unwrap();
     // What knows archives says what this is.
     let error = place.fails(2, &["info", "out"]);
     assert!(error.contains("a file of events: `fiche events` knows those"), "{error}");

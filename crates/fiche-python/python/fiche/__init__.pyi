@@ -1,6 +1,6 @@
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, TypeVar, final, overload
 
@@ -240,6 +240,8 @@ class Record:
     @property
     def offset(self) -> int: ...
     @property
+    def range(self) -> tuple[int, int] | None: ...
+    @property
     def target(self) -> str | None: ...
     @property
     def link(self) -> int | None: ...
@@ -269,9 +271,9 @@ class Records(Mapping[_Name | int, Record]):
     @overload
     def get(self, key: _Name | int, default: _T) -> Record | _T: ...
     def prefix(self, prefix: _Name) -> Iterator[Record]: ...
-    def keys(self) -> Iterator[str | int]: ...  # type: ignore[override]
-    def values(self) -> Iterator[Record]: ...  # type: ignore[override]
-    def items(self) -> Iterator[tuple[str | int, Record]]: ...  # type: ignore[override]
+    def keys(self) -> KeysView[str | int]: ...  # type: ignore[override]
+    def values(self) -> ValuesView[Record]: ...
+    def items(self) -> ItemsView[str | int, Record]: ...  # type: ignore[override]
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 @final

@@ -79,7 +79,7 @@ impl Reader {
     }
 
     /// The keys of a segment of a file that has them.
-    fn keys<'a>(&self, segment: &'a Segment, before: u64) -> Result<&'a Keys> {
+    pub(super) fn keys<'a>(&self, segment: &'a Segment, before: u64) -> Result<&'a Keys> {
         if let Some(keys) = segment.keys.get() {
             return Ok(keys);
         }

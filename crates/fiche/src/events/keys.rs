@@ -120,6 +120,18 @@ fn values(batch: &Batch, part: Part) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// The hash of each event's key.
+pub(super) fn hashes(batch: &Batch, parts: &[Part]) -> Vec<u64> {
+    let mut hashes: Vec<Hash> = (0..batch.len()).map(|_| Hash::new()).collect();
+    for &part in parts {
+        hashes
+            .iter_mut()
+            .zip(values(batch, part))
+            .for_each(|(hash, value)| hash.part(value, part.is_text));
+    }
+    hashes.into_iter().map(Hash::done).collect()
+}
+
 /// The hash of what an event is to have.
 pub(super) fn hash_of(parts: &[(Part, &[u8])]) -> u64 {
     let mut hash = Hash::new();
@@ -158,18 +170,11 @@ pub(super) struct Keys {
 impl Keys {
     /// Appends the section of a segment's keys, which lies at `pos`, behind so many events.
     pub fn put(out: &mut Vec<u8>, pos: u64, before: u64, batch: &Batch, parts: &[Part]) {
-        let mut hashes: Vec<Hash> = (0..batch.len()).map(|_| Hash::new()).collect();
-        for &part in parts {
-            hashes
-                .iter_mut()
-                .zip(values(batch, part))
-                .for_each(|(hash, value)| hash.part(value, part.is_text));
-        }
         let width = batch.len().saturating_sub(1).checked_ilog2().map_or(0, |bits| bits + 1);
         let bits = (width + BEYOND).min(MOST_BITS - width);
-        let keys = hashes.into_iter().zip(0u64..);
+        let keys = hashes(batch, parts).into_iter().zip(0u64..);
         let mut keys: Vec<u64> =
-            keys.map(|(hash, i)| (hash.done() >> (64 - bits) << width | i) + 1).collect();
+            keys.map(|(hash, i)| (hash >> (64 - bits) << width | i) + 1).collect();
         keys.sort_unstable();
         let mut payload = vec![width as u8, bits as u8];
         EliasFano::encode(&keys, &mut payload);

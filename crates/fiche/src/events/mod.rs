@@ -45,6 +45,7 @@ mod schema;
 mod segment;
 mod tell;
 mod types;
+mod verify;
 mod words;
 mod writer;
 
@@ -54,4 +55,5 @@ pub use reader::{Columns, Event, Reader};
 pub use report::{Report, Taken};
 pub use schema::{Column, Count, Field, Layout, Level, Number, Role, Schema, Type};
 pub use types::half;
+pub use verify::{Lost, Verified};
 pub use writer::{Access, Options, Writer};

@@ -68,13 +68,13 @@ pub(super) struct Segment {
     /// The number of its model.
     model: usize,
     /// Packets before each page, and all.
-    firsts: Vec<u64>,
+    pub firsts: Vec<u64>,
     pages: Vec<OnceLock<Seen>>,
     pub keys: OnceLock<Keys>,
 }
 
 /// A page, and which of its blocks, where they lie in memory, were found whole.
-struct Seen {
+pub(super) struct Seen {
     page: Page,
     whole: OnceLock<Box<[AtomicU64]>>,
 }
@@ -598,7 +598,7 @@ impl Reader {
         Ok(model)
     }
 
-    fn page<'a>(&self, segment: &'a Segment, page: usize) -> Result<&'a Seen> {
+    pub(super) fn page<'a>(&self, segment: &'a Segment, page: usize) -> Result<&'a Seen> {
         let cell = &segment.pages[page];
         if let Some(seen) = cell.get() {
             return Ok(seen);
@@ -611,7 +611,7 @@ impl Reader {
 }
 
 /// What is said of an event of whose packets too few or too many are told.
-fn damaged(event: u64, segment: &Segment) -> Error {
+pub(super) fn damaged(event: u64, segment: &Segment) -> Error {
     let at = Place::Event { event, pos: segment.about.model.pos };
     Error::Corrupt { what: "footer of events", at }
 }

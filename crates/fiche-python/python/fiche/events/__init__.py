@@ -314,6 +314,28 @@ class Reader(_fiche._EventItems, collections.abc.Sequence):
             found.append(there[is_it].astype(np.uint64) + np.uint64(start))
         return np.concatenate(found)
 
+    def verify(self, *, threads=None, progress=None):
+        """Reads all events, checks every checksum, and that each is found by its key.
+
+        Returns a dict: how many `events` were read, and `damage`, a list of dicts: `what`, and as `events` the
+        first that is lost and the one behind the last; None where events are found no longer by their key.
+        `progress` is called with events done and events in all; True shows a bar.
+
+        >>> import fiche.events, io
+        >>> out = io.BytesIO()
+        >>> with fiche.events.Writer(out, {"n": "u2"}) as writer: writer.extend({"n": [1, 2, 3]})
+        >>> fiche.events.open(out.getvalue()).verify()
+        {'events': 3, 'damage': []}
+        """
+        if progress is True:
+            from .._progress import Bar
+
+            with Bar("verifying", "event") as bar:
+                events, damage = self._reader.verify(threads, bar)
+        else:
+            events, damage = self._reader.verify(threads, progress or None)
+        return {"events": events, "damage": damage}
+
     def report(self):
         """How each column is coded, and the bytes that it takes, as a dictionary: all events are read for that."""
         return self._reader.report()

@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import IO, Any, Literal, Self, overload
@@ -61,6 +61,12 @@ class Reader(Sequence[dict[str, Any]]):
     @property
     def key(self) -> list[str]: ...
     def find(self, **fields: Any) -> Any: ...
+    def verify(
+        self,
+        *,
+        threads: int | None = None,
+        progress: bool | Callable[[int, int], object] | None = None,
+    ) -> dict[str, Any]: ...
     def report(self) -> dict[str, Any]: ...
     def iterate(
         self,
