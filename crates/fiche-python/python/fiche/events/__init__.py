@@ -323,7 +323,8 @@ class Reader(_fiche._EventItems, collections.abc.Sequence):
 
         >>> import fiche.events, io
         >>> out = io.BytesIO()
-        >>> with fiche.events.Writer(out, {"n": "u2"}) as writer: writer.extend({"n": [1, 2, 3]})
+        >>> with fiche.events.create(out, {"n": "uint16"}) as writer:
+        ...     writer.extend({"n": [1, 2, 3]})
         >>> fiche.events.open(out.getvalue()).verify()
         {'events': 3, 'damage': []}
         """
