@@ -173,13 +173,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
     let advice = source.learn(true, |content| {
         let plans = Survey::crossed(&args.methods, &blocks, &lens, content.len())?;
         let progress = Progress::percent("measuring", args.quiet);
-        let mut told = 0;
-        Ok(survey.plans(plans).run(content, &mut |done, all| {
-            let now = 100 * done / all.max(1);
-            let more = now - told;
-            told = now;
-            progress.add(more)
-        })?)
+        Ok(survey.plans(plans).run(content, &mut |done, all| progress.so_far(done, all))?)
     })?;
     if source.is_longer() && !args.quiet {
         say!("measured is the beginning of the stream: {}", show(advice.content_bytes));

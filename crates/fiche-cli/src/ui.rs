@@ -216,6 +216,12 @@ impl Progress {
         progress
     }
 
+    /// So many of so many, for a bar of a hundred steps; an error when a signal asked to stop.
+    pub fn so_far(&self, done: u64, all: u64) -> fiche::Result<()> {
+        self.bar.set_position((u128::from(done) * 100 / u128::from(all.max(1))) as u64);
+        check_stop()
+    }
+
     /// So many bytes more; an error when a signal asked to stop.
     pub fn add(&self, bytes: u64) -> fiche::Result<()> {
         self.bar.inc(bytes);

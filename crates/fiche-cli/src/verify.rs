@@ -166,14 +166,11 @@ fn verify_events(args: &Args, file: &Path, source: Arc<dyn ReadAt>) -> Result<()
         }
         Err(error) => return Err(Failed::at(file, error)),
     };
-    let progress = Progress::new("verifying", Some(reader.stored_len()), args.quiet);
-    // The bar is of stored bytes, which events share alike.
-    let (all, mut done, mut shown) = (reader.len().max(1), 0, 0);
+    let progress = Progress::percent("verifying", args.quiet);
+    let mut done = 0;
     let verified = reader.verify(&mut |events| {
         done += events;
-        let now = (u128::from(reader.stored_len()) * u128::from(done) / u128::from(all)) as u64;
-        let more = now - std::mem::replace(&mut shown, now);
-        progress.add(more)
+        progress.so_far(done, reader.len())
     });
     let verified = verified.map_err(|e| Failed::at(file, e))?;
     progress.done();

@@ -22,7 +22,11 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _fiche(module: &Bound<'_, PyModule>) -> PyResult<()> {
     #[cfg(feature = "remote")]
-    fiche_remote::on_wait(|| Python::attach(|py| py.check_signals()).map_err(error::from_python));
+    fiche_remote::on_wait(|| {
+        // While the interpreter ends there is nobody to be asked.
+        let asked = Python::try_attach(|py| py.check_signals());
+        asked.unwrap_or(Ok(())).map_err(error::from_python)
+    });
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<reader::Reader>()?;
     module.add_class::<record::Record>()?;

@@ -1,5 +1,6 @@
 //! The command as people use it.
 
+mod advise;
 mod command;
 mod events;
 mod gzip;

@@ -227,6 +227,7 @@ impl Reader {
 mod tests {
     use super::super::{Access, Field, Number, Options, Schema, Type, Writer};
     use super::*;
+    use crate::envelope::{Kind, Section, SectionRef};
     use crate::testing::Random;
     use std::sync::Arc;
 
@@ -249,6 +250,29 @@ mod tests {
             writer.extend(&batch).unwrap();
         }
         (writer.finish().unwrap(), 12_000)
+    }
+
+    #[test]
+    fn events_that_are_not_found_by_their_key_are_told() {
+        let (bytes, _) = file(Access::Block, true);
+        let reader = Reader::open(Arc::new(bytes)).unwrap();
+        let inner = &*reader.0;
+        let parts = keys::parts(&inner.schema, &inner.layout, &inner.key);
+        let read = |from: u64| reader.read(from..from + 500, None).unwrap();
+        for (of, events) in [(0, 0), (500, 0), (0, 500)] {
+            let mut section = Vec::new();
+            Keys::put(&mut section, 0, 0, &read(of), &parts);
+            let at = SectionRef { pos: 0, len: section.len() as u64 };
+            let section = Section::load(&section, at, Kind::KeyPage).unwrap();
+            let keys = Keys::parse(&section, 0, 500).unwrap();
+            let found = Found { keys: &keys, first: 0, parts: &parts };
+            let mut verified = Verified::default();
+            verified.read(0..500, &read(events), Some(&found)).unwrap();
+            verified.read(0..500, &read(events), Some(&found)).unwrap();
+            assert_eq!(verified.events, 1000);
+            assert_eq!(verified.damage.len(), usize::from(of != events));
+            assert!(verified.damage.iter().all(|lost| lost.events.is_empty()));
+        }
     }
 
     #[test]

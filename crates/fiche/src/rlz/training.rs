@@ -129,7 +129,7 @@ impl Training {
     }
 
     /// Bytes of memory that it takes at most with content of this length: to choose the dictionary, and then to prepare
-    /// it and to learn codes.
+    /// it and to learn codes, on one thread; others take some MiB each.
     #[must_use]
     pub fn memory_for(&self, content: u64) -> u64 {
         let len = match &self.dictionary {

@@ -264,7 +264,7 @@ pub(super) struct Tables {
     long: [Vec<Table>; 3],
 }
 
-// However a model is made, its tables fit into a cache, and all those of an archive's classes into the next one.
+// Whatever a model says, its tables take no more than this for each class.
 const _: () = assert!(size_of::<Tables>() <= 48 << 10 && CLASSES <= 16);
 
 impl Tables {
