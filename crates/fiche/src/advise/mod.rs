@@ -32,8 +32,9 @@ use crate::rlz::{Coding, Training};
 use population::Population;
 use trial::{Learned, Trial, median};
 
-/// Turns in which every plan is read from: with a busy machine, each has its good and its bad ones.
-const TURNS: usize = 7;
+/// Turns in which every plan is read from: with a busy machine, each has its good and its bad ones. What other plans
+/// are read from meanwhile, and the shortness of a turn, leave little of its archive in caches, as with a large one.
+const TURNS: usize = 15;
 
 /// One way to pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,7 +188,7 @@ impl Default for Survey {
             record_bytes: 0,
             split: None,
             timed: Duration::from_millis(150),
-            turn: Duration::from_millis(40),
+            turn: Duration::from_millis(20),
         }
     }
 }
@@ -319,8 +320,9 @@ impl Survey {
     /// Measures all plans on samples of the content. `progress` is told how many of how many steps are done,
     /// and may stop it with an error.
     ///
-    /// The usual plans take a minute or so for 100 MB, and not much more for any length: content is read once for
-    /// each length of dictionary, and two ways to pack are tried on up to 256 MiB of it. Memory: some 500 MB at most.
+    /// The usual plans take two minutes or so for 100 MB, and not much more for any length: content is read once for
+    /// each length of dictionary, and three fast ways to pack are tried on up to 256 MiB of it. Memory: 8 MiB for each
+    /// plan, and what learning takes ([`Training::memory_for`]): 700 MB were measured at most.
     ///
     /// # Errors
     /// [`Error::Invalid`] when there is no content or a plan that no archive can be packed by; those of reading.
@@ -345,7 +347,12 @@ impl Survey {
         for plan in &plans {
             Options::default().block_len(plan.block_len).check()?;
         }
-        let steps = (plans.len() + 2 + TURNS) as u64;
+        // Small blocks, with a dictionary and without, and large ones.
+        let (lz4, zstd) = (Method::Codec(Codec::Lz4), Method::Codec(Codec::Zstd));
+        let mut fast =
+            vec![(lz4, 16 << 10), (zstd, 256 << 10), (Method::Coding(Coding::Fast), 16 << 10)];
+        fast.retain(|(method, _)| method.is_compiled_in());
+        let steps = (plans.len() + fast.len() + TURNS) as u64;
         let mut done = 0;
         let mut step = || {
             done += 1;
@@ -354,11 +361,10 @@ impl Survey {
         step()?;
         let mut learned = Learned::new(content, self.threads);
         let mut population = Population::new(content);
-        let fast = [Method::Codec(Codec::Lz4), Method::Coding(Coding::Fast)];
-        for method in fast.into_iter().filter(|method| method.is_compiled_in()) {
-            let plan = Survey::plan(method, method.default_level(), 16 << 10, content.len())?;
+        for (method, cell) in fast {
+            let plan = Survey::plan(method, method.default_level(), cell, content.len())?;
             let (options, _) = learned.options(&plan)?;
-            population.pack(&options)?;
+            population.pack(&options, cell as u64)?;
             step()?;
         }
         let mut trials = Vec::with_capacity(plans.len());

@@ -1,6 +1,6 @@
 //! What is sampled, and what a sample says of the whole.
 //!
-//! All of the content is packed once in two fast ways, block by block. What a slow way makes of some blocks
+//! All of the content is packed once in a few fast ways, block by block. What a slow way makes of some blocks
 //! follows closely what a fast one makes of them: the ratio of the two, measured on the sample, times
 //! what the fast one makes of everything, is what the slow one would make of it (the ratio estimator of
 //! survey sampling). How much that may be wrong is told by how well the blocks of the sample agree.
@@ -10,8 +10,6 @@ use crate::error::Result;
 use crate::io::{ReadAt, within};
 use crate::random::Random;
 
-/// Blocks that are packed by the fast ways.
-const CELL: u64 = 16 << 10;
 /// Of more content than `MOST` bytes, parts of this length are looked at, one in each of as many stretches.
 const PART: u64 = 1 << 20;
 const MOST: u64 = 256 << 20;
@@ -24,8 +22,15 @@ pub(super) struct Population<'a> {
     /// Where each part starts in the content.
     starts: Vec<u64>,
     len: u64,
-    /// For each fast way, the stored bytes before each cell, and behind the last.
-    sums: Vec<Vec<f64>>,
+    ways: Vec<Way>,
+}
+
+/// All of it packed in a fast way.
+struct Way {
+    /// Length of its blocks, in bytes: a part has a whole number of them.
+    cell: u64,
+    /// The stored bytes before each block, and behind the last.
+    sums: Vec<f64>,
 }
 
 /// An estimate of a sum over all content.
@@ -48,7 +53,7 @@ impl<'a> Population<'a> {
             let one = |i| place(i) + dice.below(place(i + 1) - place(i));
             ((0..parts).map(one).map(|part| part * PART).collect(), MOST)
         };
-        Population { content, starts, len, sums: Vec::new() }
+        Population { content, starts, len, ways: Vec::new() }
     }
 
     /// How much of the content it is: as many bytes of that for each of its own.
@@ -56,9 +61,9 @@ impl<'a> Population<'a> {
         self.content.len() as f64 / self.len.max(1) as f64
     }
 
-    /// Packs everything in a fast way.
-    pub fn pack(&mut self, options: &Options) -> Result<()> {
-        let options = options.clone().block_len(CELL as usize);
+    /// Packs everything in a fast way, in blocks of a power of two up to 1 MiB.
+    pub fn pack(&mut self, options: &Options, cell: u64) -> Result<()> {
+        let options = options.clone().block_len(cell as usize);
         let (mut sums, mut sum) = (vec![0.0], 0.0);
         let mut start = 0;
         while start < self.len {
@@ -73,7 +78,7 @@ impl<'a> Population<'a> {
                 sums.push(sum);
             }
         }
-        self.sums.push(sums);
+        self.ways.push(Way { cell, sums });
         Ok(())
     }
 
@@ -93,34 +98,32 @@ impl<'a> Population<'a> {
         Ok(bytes)
     }
 
-    /// So many of these blocks, at random, in order; among them all that fewer have.
-    pub fn sample(&self, block_len: u64, count: u64) -> Vec<u64> {
+    /// All blocks of this length in random order: any of the first are a sample.
+    pub fn shuffled(&self, block_len: u64) -> Vec<u64> {
         let blocks = self.blocks(block_len);
         let (mut numbers, mut dice) = ((0..blocks).collect::<Vec<u64>>(), Random(block_len));
-        for i in 0..count.min(blocks) {
+        for i in 0..blocks {
             let other = i + dice.below(blocks - i);
             numbers.swap(i as usize, other as usize);
         }
-        numbers.truncate(count as usize);
-        numbers.sort_unstable();
         numbers
     }
 
     /// What a fast way makes of the bytes before this place: in proportion, within a cell.
-    fn before(&self, way: usize, at: u64) -> f64 {
-        let sums = &self.sums[way];
-        let (cell, rest) = ((at / CELL) as usize, at % CELL);
+    fn before(&self, way: &Way, at: u64) -> f64 {
+        let sums = &way.sums;
+        let (cell, rest) = ((at / way.cell) as usize, at % way.cell);
         if rest == 0 {
             return sums[cell];
         }
-        let len = CELL.min(self.len - cell as u64 * CELL);
+        let len = way.cell.min(self.len - cell as u64 * way.cell);
         sums[cell] + (sums[cell + 1] - sums[cell]) * rest as f64 / len as f64
     }
 
     /// What all blocks of this length are stored in, where these of them are stored in so much: from
     /// that fast way that says it best, or from none.
     pub fn estimate(&self, block_len: u64, numbers: &[u64], stored: &[f64]) -> Estimate {
-        let of_way = |way: Option<usize>| {
+        let of_way = |way: Option<&Way>| {
             let known = |from: u64, to: u64| match way {
                 Some(way) => self.before(way, to) - self.before(way, from),
                 None => (to - from) as f64,
@@ -130,7 +133,7 @@ impl<'a> Population<'a> {
             let x: Vec<f64> = numbers.iter().map(of_block).collect();
             ratio(&x, stored, self.blocks(block_len) as f64, known(0, self.len))
         };
-        let ways = (0..self.sums.len()).map(Some).chain([None]);
+        let ways = self.ways.iter().map(Some).chain([None]);
         let best = ways.map(of_way).min_by(|a, b| a.error.total_cmp(&b.error));
         let best = best.unwrap_or(Estimate { value: 0.0, error: 0.0 });
         let scale = self.scale();
@@ -141,12 +144,12 @@ impl<'a> Population<'a> {
 
     /// The relative error from looking at some parts only.
     fn between_parts(&self) -> f64 {
-        let (Some(sums), true) = (self.sums.last(), self.content.len() > self.len) else {
+        let (Some(way), true) = (self.ways.last(), self.content.len() > self.len) else {
             return 0.0;
         };
-        let cells = (PART / CELL) as usize;
+        let cells = (PART / way.cell) as usize;
         let parts: Vec<f64> =
-            sums.windows(cells + 1).step_by(cells).map(|w| w[cells] - w[0]).collect();
+            way.sums.windows(cells + 1).step_by(cells).map(|w| w[cells] - w[0]).collect();
         let ones = vec![1.0; parts.len()];
         let all = self.content.len() as f64 / PART as f64;
         let sum = ratio(&ones, &parts, all, all);
@@ -211,7 +214,7 @@ mod tests {
     fn the_error_that_is_told_is_the_error_that_is_made() {
         let content = mixed(6_000_000, 1);
         let mut population = Population::new(&content);
-        population.pack(&Options::default().codec(Codec::Lz4)).unwrap();
+        population.pack(&Options::default().codec(Codec::Lz4), 16 << 10).unwrap();
         let options = Options::default().level(3);
         for block_len in [4 << 10, 16 << 10, 50_000] {
             let options = options.clone().block_len(block_len as usize);
@@ -242,7 +245,9 @@ mod tests {
             // The fast way helps: without it, four times as many blocks and more would be needed.
             assert!(told < plain / 2.0, "{block_len}: {told} {plain}");
             // All blocks leave no doubt.
-            let numbers = population.sample(block_len, u64::MAX);
+            let mut numbers = population.shuffled(block_len);
+            assert!(!numbers.is_sorted());
+            numbers.sort_unstable();
             assert_eq!(numbers, (0..blocks).collect::<Vec<_>>());
             let estimate = population.estimate(block_len, &numbers, &all);
             assert!((estimate.value - truth).abs() < 1.0 && estimate.error == 0.0);
@@ -263,7 +268,7 @@ mod tests {
         }
         let population = Population::new(&Long);
         assert_eq!((population.len(), population.scale()), (MOST, 40.0));
-        let numbers = population.sample(1 << 20, u64::MAX);
+        let numbers = population.shuffled(1 << 20);
         let bytes = population.read(1 << 20, &numbers[..2]).unwrap();
         assert_eq!(bytes.len(), 2 << 20);
         let mut seen = [0; 80];

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::advise::Plan;
 use crate::advise::population::{Estimate, Population};
-use crate::archive::{Method, OpenOptions, Options, Reader, Writer};
+use crate::archive::{Method, OpenOptions, Options, Reader, Writer, merge};
 use crate::error::Result;
 use crate::io::ReadAt;
 use crate::random::Random;
@@ -15,10 +15,18 @@ use crate::rlz::{Coder, Coding, Dictionary, Training};
 /// Bytes that are packed at first, and blocks.
 const SAMPLE: u64 = 4 << 20;
 const FEWEST: u64 = 32;
-/// The sample is doubled until the estimate is this good (its standard error), or took so long, or is so large.
+/// The sample is doubled until the estimate is good (its standard error), or fair and that took long, or too long.
 const GOOD: f64 = 0.004;
+const FAIR: f64 = 0.007;
 const LONG: Duration = Duration::from_secs(3);
+const TOO_LONG: Duration = Duration::from_secs(8);
 const LARGEST: u64 = 64 << 20;
+/// And, unless that takes longer than `SHORT`, until it takes as much memory as the archive will, which is where reads
+/// find it: in a cache of the processor or not. That much of the archive is enough.
+const SHORT: Duration = Duration::from_millis(400);
+const ROOM: f64 = (8 << 20) as f64;
+/// No sample is read out of more copies of it.
+const MOST_TIMES: f64 = 64.0;
 /// Packing is timed as often at most.
 const TIMES: usize = 15;
 /// Reads of one turn are so many at least.
@@ -140,7 +148,7 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    /// Packs samples until one tells enough; `timed` is how long the last one is packed again.
+    /// Packs samples until they tell enough; `timed` is how long the last one is packed again.
     pub fn new(
         plan: &Plan,
         learned: &mut Learned,
@@ -148,30 +156,40 @@ impl Trial {
         timed: Duration,
     ) -> Result<Trial> {
         let (options, learning) = learned.options(plan)?;
+        let mut open = OpenOptions::default().cache(0);
+        if let Method::Coding(_) = plan.method {
+            for chosen in &learned.dictionaries {
+                open = open.dictionary(chosen.dictionary.clone());
+            }
+        }
         let block_len = plan.block_len as u64;
         let blocks = population.blocks(block_len);
+        let all = population.shuffled(block_len);
         let mut count = (SAMPLE / block_len).max(FEWEST).min(blocks);
+        let (mut readers, mut numbers, mut lens) = (Vec::new(), Vec::new(), Vec::<f64>::new());
         let start = Instant::now();
         loop {
-            let numbers = population.sample(block_len, count);
-            let sample = population.read(block_len, &numbers)?;
+            // What was packed before stays as it is.
+            let mut more = all[numbers.len()..count as usize].to_vec();
+            more.sort_unstable();
+            let sample = population.read(block_len, &more)?;
             let (archive, seconds) = pack(&options, &sample)?;
-            let mut open = OpenOptions::default().cache(0);
-            if let Method::Coding(_) = plan.method {
-                for chosen in &learned.dictionaries {
-                    open = open.dictionary(chosen.dictionary.clone());
-                }
-            }
-            let reader = open.open(Arc::new(archive))?;
-            let lens: Vec<f64> = reader.stored_lens()?.iter().map(|&len| len as f64).collect();
+            let reader = open.clone().open(Arc::new(archive))?;
+            lens.extend(reader.stored_lens()?.iter().map(|&len| len as f64));
+            numbers.extend(more);
+            let info = reader.info()?;
+            readers.push(reader);
             let stored = population.estimate(block_len, &numbers, &lens);
-            let is_good = stored.error <= GOOD * stored.value;
-            let is_enough = is_good || start.elapsed() > LONG || count * block_len >= LARGEST;
-            if count < blocks && !is_enough {
+            let took = start.elapsed();
+            let (packed, room) = (lens.iter().sum::<f64>(), ROOM.min(stored.value));
+            let is_enough = match stored.error / stored.value.max(1.0) {
+                error if error <= GOOD => packed >= room || took > SHORT,
+                error => took > if error <= FAIR { LONG } else { TOO_LONG },
+            };
+            if count < blocks && !is_enough && count * block_len < LARGEST {
                 count = (count * 2).min(blocks);
                 continue;
             }
-            let info = reader.info()?;
             // Everything beside the blocks is there once, or grows with their number.
             let all = blocks as f64 * population.scale();
             let index = info.index_bytes as f64 / info.blocks.max(1) as f64 * all;
@@ -181,8 +199,9 @@ impl Trial {
             let seconds = again(&options, &sample, seconds, timed)?;
             let rate = sample.len() as f64 / seconds;
             let whole = population.len() as f64 * population.scale();
+            let times = (room / packed.max(1.0)).clamp(1.0, MOST_TIMES).ceil() as usize;
             return Ok(Trial {
-                reader,
+                reader: joined(readers, times, &open)?,
                 dice: Random(block_len),
                 stored: Estimate { value, error: stored.error },
                 pack_seconds: learning.with(whole / rate, learned.threads),
@@ -207,6 +226,16 @@ impl Trial {
         self.turns.push(elapsed.as_secs_f64() * 1e9 / count as f64);
         Ok(())
     }
+}
+
+/// An archive of all these, that many times over.
+fn joined(mut readers: Vec<Reader>, times: usize, open: &OpenOptions) -> Result<Reader> {
+    let readers = match (readers.len(), times) {
+        (1, 1) => return Ok(readers.remove(0)),
+        (len, _) => readers.into_iter().cycle().take(len * times).collect::<Vec<_>>(),
+    };
+    let archive = merge(&readers, Vec::new(), &mut |_| Ok(()))?;
+    open.clone().open(Arc::new(archive))
 }
 
 /// Packs the bytes; gives the archive, and the seconds that it took.
