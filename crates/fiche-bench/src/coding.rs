@@ -320,7 +320,7 @@ fn once(
             (How::Filtered(filter, codec), _) => {
                 let (filtered, _) = &mut *buffers;
                 filtered.resize(chunk.bytes.len(), 0);
-                filter.apply(&chunk.bytes, filtered);
+                filter.apply(chunk.bytes.as_slice().into(), filtered.as_mut_slice().into());
                 let dst = chunk.stored.as_mut_slice().into();
                 let len = codec.compress(1, filtered.as_slice().into(), dst, scratch)?;
                 len.ok_or("no room for the bound")?
@@ -384,7 +384,7 @@ fn once(
             filtered.resize(len, 0);
             let dst = filtered.as_mut_slice().into();
             codec.decompress(chunk.stored[..chunk.len].into(), dst, scratch)?;
-            filter.undo(filtered, &mut out[..len]);
+            filter.undo(filtered.as_slice().into(), (&mut out[..len]).into());
         } else if layout == Layout::One {
             let dst = Dst::from(&mut out[..len]);
             how.decompress(chunk.stored[..chunk.len].into(), dst, scratch)?;

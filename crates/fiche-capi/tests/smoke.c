@@ -239,6 +239,52 @@ static void codecs(const struct bytes *content)
     free(packed);
 }
 
+/* Segments are filtered as one piece is, and come back. */
+static void filters(const struct bytes *content)
+{
+    enum { MOST = 30001 };
+    static unsigned char planes[MOST], cut[MOST], back[MOST];
+    static const uint32_t widths[] = {1, 2, 3, 4, 8, 63};
+    size_t len = content->len < MOST ? content->len : MOST, n = 0, at, i;
+    struct iovec one = {content->at, len}, to = {planes, len}, from[MOST], into[MOST];
+    uint32_t filter;
+
+    for (at = 0; at < len; n++) {
+        size_t some = n % 7 * 11 + (n % 50 == 9 ? 4096 : 0);
+        if (some > len - at)
+            some = len - at;
+        from[n] = (struct iovec){some ? content->at + at : NULL, some};
+        into[n] = (struct iovec){some ? cut + at : NULL, some};
+        at += some;
+    }
+    for (filter = FICHE_FILTER_SHUFFLE; filter <= FICHE_FILTER_DELTA; filter++)
+        for (i = 0; i < sizeof widths / sizeof *widths; i++) {
+            uint32_t width = widths[i];
+            if (filter == FICHE_FILTER_DELTA && (width == 3 || width > 8)) {
+                CHECK(fiche_filter_apply(filter, width, &one, 1, &to, 1) == FICHE_STATUS_INVALID);
+                continue;
+            }
+            memset(planes, 0xff, len);
+            memset(cut, 0, len);
+            memset(back, 0xaa, len);
+            OK(fiche_filter_apply(filter, width, &one, 1, &to, 1));
+            OK(fiche_filter_apply(filter, width, from, n, into, n));
+            CHECK(memcmp(planes, cut, len) == 0);
+            CHECK(width == 1 && filter == FICHE_FILTER_SHUFFLE ? memcmp(planes, content->at, len) == 0
+                                                               : memcmp(planes, content->at, len) != 0);
+            OK(fiche_filter_undo(filter, width, into, n, &(struct iovec){back, len}, 1));
+            CHECK(memcmp(back, content->at, len) == 0);
+        }
+    CHECK(fiche_filter_apply(FICHE_FILTER_SHUFFLE, 0, &one, 1, &to, 1) == FICHE_STATUS_INVALID);
+    CHECK(fiche_filter_apply(FICHE_FILTER_SHUFFLE, 260, &one, 1, &to, 1) == FICHE_STATUS_INVALID);
+    CHECK(fiche_filter_apply(3, 4, &one, 1, &to, 1) == FICHE_STATUS_UNSUPPORTED);
+    CHECK(fiche_filter_undo(FICHE_FILTER_DELTA, 4, &one, 1, &to, 0) == FICHE_STATUS_INVALID);
+    to.iov_len = len - 1;
+    CHECK(fiche_filter_undo(FICHE_FILTER_DELTA, 4, &one, 1, &to, 1) == FICHE_STATUS_INVALID);
+    CHECK(strstr(fiche_message(), "bytes") != NULL);
+    OK(fiche_filter_apply(FICHE_FILTER_BITSHUFFLE, 4, NULL, 0, NULL, 0));
+}
+
 /* What there is to say is each thread's own. */
 static void *alone(void *nothing)
 {
@@ -258,6 +304,7 @@ int main(int argc, char **argv)
     content = file(argv[3]);
     archives(argv[1], argv[2], &content);
     codecs(&content);
+    filters(&content);
     CHECK(pthread_create(&thread, NULL, alone, NULL) == 0 && pthread_join(thread, NULL) == 0);
     CHECK(strcmp(fiche_message(), "record is NULL") != 0);
     fiche_archive_close(NULL);

@@ -167,6 +167,8 @@ impl Trial {
         let all = population.shuffled(block_len);
         let mut count = (SAMPLE / block_len).max(FEWEST).min(blocks);
         let (mut readers, mut numbers, mut lens) = (Vec::new(), Vec::new(), Vec::<f64>::new());
+        // Seconds for a byte.
+        let mut paces = Vec::new();
         let start = Instant::now();
         loop {
             // What was packed before stays as it is.
@@ -174,6 +176,7 @@ impl Trial {
             more.sort_unstable();
             let sample = population.read(block_len, &more)?;
             let (archive, seconds) = pack(&options, &sample)?;
+            paces.push(seconds / sample.len() as f64);
             let reader = open.clone().open(Arc::new(archive))?;
             lens.extend(reader.stored_lens()?.iter().map(|&len| len as f64));
             numbers.extend(more);
@@ -196,15 +199,17 @@ impl Trial {
             let shared = info.dictionary_bytes + info.model_bytes + info.envelope_bytes;
             let value = stored.value + index + shared as f64;
             let mean_stored = lens.iter().sum::<f64>() / lens.len().max(1) as f64;
-            let seconds = again(&options, &sample, seconds, timed)?;
-            let rate = sample.len() as f64 / seconds;
+            let start = Instant::now();
+            while start.elapsed() < timed && paces.len() < TIMES {
+                paces.push(pack(&options, &sample)?.1 / sample.len() as f64);
+            }
             let whole = population.len() as f64 * population.scale();
             let times = (room / packed.max(1.0)).clamp(1.0, MOST_TIMES).ceil() as usize;
             return Ok(Trial {
                 reader: joined(readers, times, &open)?,
                 dice: Random(block_len),
                 stored: Estimate { value, error: stored.error },
-                pack_seconds: learning.with(whole / rate, learned.threads),
+                pack_seconds: learning.with(whole * median(&mut paces), learned.threads),
                 mean_stored,
                 turns: Vec::new(),
             });
@@ -247,20 +252,10 @@ fn pack(options: &Options, bytes: &[u8]) -> Result<(Vec<u8>, f64)> {
     Ok((archive, start.elapsed().as_secs_f64()))
 }
 
-/// Packs again as often as there is time for, and gives the median of the seconds.
-fn again(options: &Options, bytes: &[u8], first: f64, timed: Duration) -> Result<f64> {
-    let mut all = vec![first];
-    let start = Instant::now();
-    while start.elapsed() < timed && all.len() < TIMES {
-        all.push(pack(options, bytes)?.1);
-    }
-    Ok(median(&mut all))
-}
-
-/// The middle one of numbers of which there is at least one.
+/// The middle one of numbers of which there is at least one; of two the lower, as times are too long rather than too short.
 pub(super) fn median(numbers: &mut [f64]) -> f64 {
     numbers.sort_unstable_by(f64::total_cmp);
-    numbers.get(numbers.len() / 2).copied().unwrap_or_default()
+    numbers.get(numbers.len().saturating_sub(1) / 2).copied().unwrap_or_default()
 }
 
 #[cfg(test)]

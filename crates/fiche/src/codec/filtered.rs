@@ -111,10 +111,10 @@ impl Stages {
             let (first, others) = filters.split_first().expect("there are some");
             for filter in others.iter().rev() {
                 to.resize(len.max(to.len()), 0);
-                filter.undo(&from[..len], &mut to[..len]);
+                filter.undo(from[..len].into(), (&mut to[..len]).into());
                 std::mem::swap(&mut from, &mut to);
             }
-            first.undo(&from[..len], &mut dst[..len]);
+            first.undo(from[..len].into(), (&mut dst[..len]).into());
         }
         scratch.filtered = [from, to];
         decoded
@@ -138,7 +138,7 @@ pub(crate) fn compress(
     for (i, filter) in filters.iter().enumerate() {
         names[i] = filter.byte();
         to.resize(block.len(), 0);
-        filter.apply(if i == 0 { block } else { &from }, &mut to);
+        filter.apply(if i == 0 { block } else { &from }.into(), to.as_mut_slice().into());
         std::mem::swap(&mut from, &mut to);
     }
     let done = codec.compress(level, from.as_slice().into(), room.into(), scratch);

@@ -33,6 +33,8 @@ const MOST_TABLES: usize = 1 << 16;
 const BIN: f64 = 14.0;
 /// Bits that a symbol takes in one more table.
 const SYMBOL: f64 = 7.0;
+/// A table of a place begins as that of all, as if these had been so many values of its own.
+const BEFORE: usize = 2;
 /// Of columns before one, how many are looked at for a context.
 const NEAR: usize = 40;
 /// The same for copies, where a look is short.
@@ -302,11 +304,15 @@ impl<'a> Learner<'a> {
             && best.0 > 64.0 / seen.scale
         {
             for map in self.whole_maps(column, &maps) {
-                let found = self.places(column, level, map, period);
-                let (bins, cost) = self.placed(column, level, map, &found, price);
+                // What some arrays have in common by chance is not in others: each half is told by the other one's.
+                let halves = [0, 1]
+                    .map(|half| self.places(column, level, map, period, |array| array % 2 != half));
+                let by_other = |array: u32| &halves[array as usize % 2][..];
+                let (_, cost) = self.placed(column, level, map, by_other, price);
                 if cost < best.0 - price.bin {
+                    places = self.places(column, level, map, period, |_| true);
+                    let (bins, _) = self.placed(column, level, map, |_| &places, price);
                     best = (cost, Base::Place, Vec::new(), vec![map], bins);
-                    places = found;
                 }
             }
         }
@@ -502,11 +508,20 @@ impl<'a> Learner<'a> {
         }
     }
 
-    /// The integer in the middle of those that each place has.
-    fn places(&self, column: usize, level: usize, map: Map, period: usize) -> Vec<u64> {
+    /// The integer in the middle of those that each place has in some arrays.
+    fn places(
+        &self,
+        column: usize,
+        level: usize,
+        map: Map,
+        period: usize,
+        is_asked: impl Fn(u32) -> bool,
+    ) -> Vec<u64> {
         let number = self.layout.columns()[column].number;
         let mut all: Vec<Vec<u64>> = vec![Vec::new(); period];
-        for (&value, &index) in self.values[column].iter().zip(&self.seen[level].index) {
+        let seen = &self.seen[level];
+        let values = self.values[column].iter().zip(&seen.index).zip(&seen.above);
+        for ((&value, &index), _) in values.filter(|&(_, &array)| is_asked(array)) {
             all[index as usize % period].extend(map.to(number, value));
         }
         let middle = |integers: &mut Vec<u64>| {
@@ -519,18 +534,20 @@ impl<'a> Learner<'a> {
         all.iter_mut().map(middle).collect()
     }
 
-    /// Bins of differences from these, and the bits that they take.
-    fn placed(
+    /// Bins of differences from those of each array, and the bits that they take.
+    fn placed<'p>(
         &self,
         column: usize,
         level: usize,
         map: Map,
-        places: &[u64],
+        places_of: impl Fn(u32) -> &'p [u64],
         price: Price,
     ) -> (Vec<Bin>, f64) {
         let number = self.layout.columns()[column].number;
         let (seen, values) = (&self.seen[level], &self.values[column]);
-        let told = values.iter().zip(&seen.index).map(|(&value, &index)| {
+        let items = values.iter().zip(&seen.index).zip(&seen.above);
+        let told = items.map(|((&value, &index), &array)| {
+            let places = places_of(array);
             let (integer, place) = (map.to(number, value), places[index as usize % places.len()]);
             packet::based(Base::Place, map, number, integer.unwrap_or(0), place, false)
         });
@@ -538,7 +555,8 @@ impl<'a> Learner<'a> {
         told.sort_unstable();
         let (bins, bits) = cut_at_most(&told, values.len(), price);
         // Each takes about as much as the number itself.
-        let own: u32 = places.iter().map(|place| 8 + place.checked_ilog2().unwrap_or(0)).sum();
+        let own = |place: &u64| 8 + place.checked_ilog2().unwrap_or(0);
+        let own: u32 = places_of(0).iter().map(own).sum();
         (bins, bits + f64::from(own) / seen.scale)
     }
 
@@ -629,6 +647,32 @@ impl<'a> Learner<'a> {
         coder.named = order;
     }
 
+    /// Bits of symbols that are told by tables of their places, each by what was there before: of a few values in each of many tables
+    /// the shares in these say what came, and not what comes.
+    fn cost_by_place(
+        &self,
+        level: usize,
+        period: usize,
+        told: &[(usize, usize)],
+        all: usize,
+    ) -> f64 {
+        let seen = &self.seen[level];
+        let mut of_all = vec![0; all];
+        told.iter().for_each(|&(_, symbol)| of_all[symbol] += 1);
+        let (mut counts, mut totals) = (vec![0u32; period * all], vec![0; period]);
+        let mut bits = 0.0;
+        for &(i, symbol) in told {
+            let place = seen.index[i] as usize;
+            let count = &mut counts[place * all + symbol];
+            let table = if *count == 0 { SYMBOL / seen.scale } else { 0.0 };
+            let here = *count as usize * told.len() + BEFORE * of_all[symbol];
+            bits += table + log2((totals[place] + BEFORE) * told.len()) - log2(here);
+            *count += 1;
+            totals[place] += 1;
+        }
+        bits
+    }
+
     /// Chooses what tables are chosen by.
     fn context(
         &mut self,
@@ -694,7 +738,7 @@ impl<'a> Learner<'a> {
             consider(cost(CLASSES, &|i| last.min(seen.index[i] as usize)), Context::Index);
             let period = self.period(level).unwrap_or(0);
             if period > CLASSES && period <= self.tables {
-                consider(cost(period, &|i| seen.index[i] as usize), Context::Place(period));
+                consider(self.cost_by_place(level, period, &told, all), Context::Place(period));
             }
             let before =
                 self.plan.items[level].columns.iter().rev().filter(|&&other| other < column);

@@ -350,6 +350,32 @@ fn what_is_at_a_place_of_an_array_is_told_by_it() {
     assert!(coding.contains("by its place of 12"), "{coding}");
 }
 
+#[test]
+fn what_arrays_have_in_common_by_chance_is_not_told() {
+    // Letters of which one is most, and four are a number: places of an array are alike.
+    let field = Field::new("letters", Type::from(Number::F32).array(1000));
+    let schema = Schema::new(vec![field]).unwrap();
+    let mut batch = Batch::new(&schema).unwrap();
+    let mut random = Random(31);
+    for _ in 0..400 {
+        let mut letter = || match random.below(100) {
+            ..65 => b'a',
+            65..90 => b'b',
+            90..95 => b'c',
+            _ => b'd',
+        };
+        let mut number = || f32::from_le_bytes([0; 4].map(|_| letter()));
+        let numbers: Vec<f32> = (0..1000).map(|_| number()).collect();
+        batch.put(0, &numbers).unwrap();
+    }
+    batch.set_len(400);
+    let file = write(&schema, &[batch], Options::default());
+    let report = Reader::open(Arc::new(file)).unwrap().report(|_| Ok(())).unwrap();
+    let (bits, coding) = (report.columns[0].bits / 4e5, &report.columns[0].coding);
+    assert!(!coding.contains("place"), "{coding}");
+    assert!(bits < 5.6, "{bits} bits of 5.35, {coding}");
+}
+
 /// A file whose reads are noted.
 struct Noted(Vec<u8>, Mutex<Vec<usize>>);
 

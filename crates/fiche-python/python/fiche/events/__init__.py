@@ -17,6 +17,7 @@ Names are uproot's where it has them: `keys`, `typenames`, `num_entries`, `show`
 """
 
 import collections.abc
+import functools
 import json as _json
 import os
 import re
@@ -110,10 +111,24 @@ class Reader(_fiche._EventItems, collections.abc.Sequence):
             # Wherever it is opened again, it is the same file.
             self._source = os.path.abspath(self._source)
         self._threads = threads
-        fields, notes = self._reader.fields()
-        self._fields = {name: (text, what, dict(some)) for name, text, what, some in fields}
-        self._numbers = {name: i for i, name in enumerate(self._fields)}
-        self.notes = dict(notes)
+
+    # Who reads an event by its number needs none of these, and of a thousand fields they take longer than opening.
+    @functools.cached_property
+    def _about(self):
+        return self._reader.fields()
+
+    @functools.cached_property
+    def _fields(self):
+        return {name: (text, what, dict(some)) for name, text, what, some in self._about[0]}
+
+    @functools.cached_property
+    def _numbers(self):
+        return {name: i for i, name in enumerate(self._fields)}
+
+    @functools.cached_property
+    def notes(self):
+        """Texts that are kept with the file."""
+        return dict(self._about[1])
 
     def __reduce__(self):
         if not isinstance(self._source, str):

@@ -4,6 +4,7 @@
 //! alike side by side, and takes no byte more or less.
 
 mod lanes;
+mod pieces;
 mod planes;
 
 use std::fmt;
@@ -12,6 +13,7 @@ use std::str::FromStr;
 use lanes::{Lanes, Native};
 
 use crate::error::{Error, Result};
+use crate::pages::{Dst, SegmentsRoom, Src};
 use crate::wire::{load_u64, low_bytes};
 
 /// A filter, of elements of so many bytes. Bytes that are no whole element are last, and stay as they are.
@@ -21,9 +23,11 @@ use crate::wire::{load_u64, low_bytes};
 ///
 /// let filter: Filter = "shuffle:4".parse()?;
 /// let (mut planes, mut back) = ([0; 9], [0; 9]);
-/// filter.apply(b"abcdABCD.", &mut planes);
+/// filter.apply(b"abcdABCD."[..].into(), (&mut planes[..]).into());
 /// assert_eq!(&planes, b"aAbBcCdD.");
-/// filter.undo(&planes, &mut back);
+/// // The same of bytes in two pieces.
+/// let pieces = fiche::Segments::new(["aAb", "BcCdD."]);
+/// filter.undo((&pieces).into(), (&mut back[..]).into());
 /// assert_eq!(&back, b"abcdABCD.");
 /// # Ok::<(), fiche::Error>(())
 /// ```
@@ -76,24 +80,54 @@ impl Filter {
         filter.check().is_ok().then_some(filter)
     }
 
-    /// Filters bytes into as many. Takes a pass over memory, and no memory but that on the stack.
+    /// Filters bytes into as many, however these and those lie. Takes a pass over memory, and no memory but that on the stack; where either is not in one
+    /// piece, rows of planes are copied once more, from there.
     ///
     /// # Panics
     /// Where there is no such filter, or other room than bytes.
-    pub fn apply(self, src: &[u8], dst: &mut [u8]) {
-        self.apply_by::<Native>(src, dst);
+    pub fn apply(self, src: Src<'_>, mut dst: Dst<'_, '_>) {
+        match (src.as_slice(), dst.as_slice()) {
+            (Some(src), Some(dst)) => self.apply_by::<Native>(src, dst),
+            _ => {
+                let moved = self.moved(src.len(), dst.len());
+                let mut room = dst.segments();
+                self.apply_pieces(moved, &&src.segments(), &mut SegmentsRoom::from(&mut room));
+            }
+        }
     }
 
     /// The bytes that were filtered so.
     ///
     /// # Panics
     /// As [`apply`](Filter::apply).
-    pub fn undo(self, src: &[u8], dst: &mut [u8]) {
-        self.undo_by::<Native>(src, dst);
+    pub fn undo(self, src: Src<'_>, mut dst: Dst<'_, '_>) {
+        match (src.as_slice(), dst.as_slice()) {
+            (Some(src), Some(dst)) => self.undo_by::<Native>(src, dst),
+            _ => {
+                let moved = self.moved(src.len(), dst.len());
+                let mut room = dst.segments();
+                self.undo_pieces(moved, &&src.segments(), &mut SegmentsRoom::from(&mut room));
+            }
+        }
+    }
+
+    /// The same for whole elements behind others, of which the last was `before`.
+    fn apply_behind(self, before: &mut u64, src: &[u8], dst: &mut [u8]) {
+        match self {
+            Filter::Delta(width) => delta(width, before, src, dst, u64::wrapping_sub, false),
+            _ => self.apply_by::<Native>(src, dst),
+        }
+    }
+
+    fn undo_behind(self, before: &mut u64, src: &[u8], dst: &mut [u8]) {
+        match self {
+            Filter::Delta(width) => delta(width, before, src, dst, u64::wrapping_add, true),
+            _ => self.undo_by::<Native>(src, dst),
+        }
     }
 
     fn apply_by<L: Lanes>(self, src: &[u8], dst: &mut [u8]) {
-        let moved = self.moved(src, dst);
+        let moved = self.moved(src.len(), dst.len());
         let (dst, rest) = dst.split_at_mut(moved);
         let (src, src_rest) = src.split_at(moved);
         match self {
@@ -101,13 +135,13 @@ impl Filter {
                 planes::shuffle::<L>(width.into(), src, dst, moved / usize::from(width));
             }
             Filter::Bitshuffle(width) => planes::bitshuffle::<L>(width.into(), src, dst),
-            Filter::Delta(width) => delta(width, src, dst, u64::wrapping_sub, false),
+            Filter::Delta(width) => delta(width, &mut 0, src, dst, u64::wrapping_sub, false),
         }
         rest.copy_from_slice(src_rest);
     }
 
     fn undo_by<L: Lanes>(self, src: &[u8], dst: &mut [u8]) {
-        let moved = self.moved(src, dst);
+        let moved = self.moved(src.len(), dst.len());
         let (dst, rest) = dst.split_at_mut(moved);
         let (src, src_rest) = src.split_at(moved);
         match self {
@@ -115,19 +149,19 @@ impl Filter {
                 planes::unshuffle::<L>(width.into(), src, dst, moved / usize::from(width));
             }
             Filter::Bitshuffle(width) => planes::unbitshuffle::<L>(width.into(), src, dst),
-            Filter::Delta(width) => delta(width, src, dst, u64::wrapping_add, true),
+            Filter::Delta(width) => delta(width, &mut 0, src, dst, u64::wrapping_add, true),
         }
         rest.copy_from_slice(src_rest);
     }
 
     /// How many bytes do not stay as they are.
-    fn moved(self, src: &[u8], dst: &[u8]) -> usize {
-        assert!(self.check().is_ok() && src.len() == dst.len());
+    fn moved(self, len: usize, room: usize) -> usize {
+        assert!(self.check().is_ok() && len == room);
         let unit = match self {
             Filter::Shuffle(width) | Filter::Delta(width) => usize::from(width),
             Filter::Bitshuffle(width) => 8 * usize::from(width),
         };
-        src.len() / unit * unit
+        len / unit * unit
     }
 }
 
@@ -158,14 +192,21 @@ impl FromStr for Filter {
 }
 
 /// What comes of each element with the one before: of those that are read or, for the way back, of those that are written.
-fn delta(width: u8, src: &[u8], dst: &mut [u8], take: fn(u64, u64) -> u64, is_back: bool) {
+fn delta(
+    width: u8,
+    before: &mut u64,
+    src: &[u8],
+    dst: &mut [u8],
+    take: fn(u64, u64) -> u64,
+    is_back: bool,
+) {
     fn run<const W: usize>(
+        mut before: u64,
         src: &[u8],
         dst: &mut [u8],
         take: impl Fn(u64, u64) -> u64,
         is_back: bool,
-    ) {
-        let mut before = 0;
+    ) -> u64 {
         for (from, to) in src.as_chunks::<W>().0.iter().zip(dst.as_chunks_mut::<W>().0) {
             let mut bytes = [0; 8];
             bytes[..W].copy_from_slice(from);
@@ -174,18 +215,20 @@ fn delta(width: u8, src: &[u8], dst: &mut [u8], take: fn(u64, u64) -> u64, is_ba
             *to = *low_bytes(done).first_chunk().expect("eight bytes have as many");
             before = if is_back { done } else { here };
         }
+        before
     }
-    match width {
-        1 => run::<1>(src, dst, take, is_back),
-        2 => run::<2>(src, dst, take, is_back),
-        4 => run::<4>(src, dst, take, is_back),
-        _ => run::<8>(src, dst, take, is_back),
-    }
+    *before = match width {
+        1 => run::<1>(*before, src, dst, take, is_back),
+        2 => run::<2>(*before, src, dst, take, is_back),
+        4 => run::<4>(*before, src, dst, take, is_back),
+        _ => run::<8>(*before, src, dst, take, is_back),
+    };
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pages::{Segments, SegmentsMut};
 
     /// As they are described, byte by byte and bit by bit.
     fn naive(filter: Filter, src: &[u8]) -> Vec<u8> {
@@ -248,6 +291,60 @@ mod tests {
                 let src = &bytes[..len];
                 both_ways::<Native>(filter, src);
                 both_ways::<lanes::words::Words>(filter, src);
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_of_any_lengths_are_filtered_as_one_is() {
+        let mut random = crate::testing::Random(1);
+        let bytes = random.bytes(50_000);
+        let widths = [1, 2, 3, 4, 7, 8, 12, 16, 63];
+        let filters = widths.into_iter().flat_map(|w| [Filter::Shuffle(w), Filter::Bitshuffle(w)]);
+        let filters: Vec<_> = filters.chain([1, 2, 4, 8].map(Filter::Delta)).collect();
+        for (i, len) in [0, 1, 9, 1000, 4096, 4097, 8192, 20_000, 50_000].into_iter().enumerate() {
+            let src = &bytes[..len];
+            // Pages of 4 KiB, of 16 bytes, single bytes now and then, long and short ones.
+            for (from, to) in
+                [(4096, 4096), (16, 4096), (4096, 16), (0, 0), (50_000, 0), (0, 50_000)]
+            {
+                let mut cut = |each: u64| -> Vec<usize> {
+                    let (mut lens, mut left) = (Vec::new(), len as u64);
+                    while left > 0 {
+                        let len = if each > 0 { each } else { random.below(3) * random.below(900) };
+                        lens.push(len.min(left) as usize);
+                        left -= len.min(left);
+                    }
+                    lens
+                };
+                let (from, to) = (cut(from), cut(to));
+                for &filter in &filters {
+                    let told =
+                        format!("{filter} of {len} bytes, {} and {} pieces", from.len(), to.len());
+                    let mut parts = src;
+                    let pieces = from.iter().map(|&len| parts.split_off(..len).unwrap());
+                    let pieces = Segments::new(pieces);
+                    let (mut dst, mut back) =
+                        (vec![[0xFF, 0, 0xAA][i % 3]; len + 2], vec![0x55; len + 2]);
+                    let pages = |room: &mut Vec<u8>, lens: &[usize], act: &dyn Fn(Dst<'_, '_>)| {
+                        let (guard, last) = (room[0], room[len + 1]);
+                        let mut rest = &mut room[1..=len];
+                        let parts = lens.iter().map(|&len| rest.split_off_mut(..len).unwrap());
+                        let mut parts: Vec<&mut [u8]> = parts.collect();
+                        match Dst::pages(&mut parts) {
+                            Ok(dst) => act(dst),
+                            Err(_) => act((&mut SegmentsMut::new(parts)).into()),
+                        }
+                        assert_eq!((room[0], room[len + 1]), (guard, last), "{told}");
+                    };
+                    pages(&mut dst, &to, &|dst| filter.apply((&pieces).into(), dst));
+                    let mut rest = &dst[1..=len];
+                    assert!(rest == naive(filter, src), "{told}");
+                    let planes = to.iter().map(|&len| rest.split_off(..len).unwrap());
+                    let planes = Segments::new(planes);
+                    pages(&mut back, &from, &|dst| filter.undo((&planes).into(), dst));
+                    assert!(&back[1..=len] == src, "{told}, back");
+                }
             }
         }
     }
