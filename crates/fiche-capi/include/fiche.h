@@ -119,6 +119,24 @@ enum fiche_codec {
 };
 
 /**
+ * The filters: what is alike in numbers of some bytes each is put side by side, for a codec to see. They take no byte more or less.
+ */
+enum fiche_filter {
+  /**
+   * The first bytes of all numbers, then their second ones, and so on. Of 1 to 63 bytes.
+   */
+  FICHE_FILTER_SHUFFLE = 0,
+  /**
+   * The same with bits, the lowest of the first bytes first. Of 1 to 63 bytes.
+   */
+  FICHE_FILTER_BITSHUFFLE = 1,
+  /**
+   * What each number is more than the one before, the lowest byte first. Of 1, 2, 4 or 8 bytes.
+   */
+  FICHE_FILTER_DELTA = 2,
+};
+
+/**
  * An archive that is open for reading. Any number of threads may use it at once.
  */
 struct fiche_archive;
@@ -414,6 +432,33 @@ enum fiche_status fiche_decompress_front(uint32_t codec,
                                          const struct iovec *dst,
                                          size_t dst_count,
                                          struct fiche_scratch *scratch);
+
+/**
+ * Filters segments into others that have as many bytes, however these and those are cut: fiche_compress then finds more in them.
+ * Numbers have width bytes each; bytes behind the last whole one stay as they are. Fails with FICHE_STATUS_INVALID for another width than the filter has, or another length.
+ *
+ * # Safety
+ * Segments are there, and those of dst overlap no other.
+ */
+enum fiche_status fiche_filter_apply(uint32_t filter,
+                                     uint32_t width,
+                                     const struct iovec *src,
+                                     size_t src_count,
+                                     const struct iovec *dst,
+                                     size_t dst_count);
+
+/**
+ * The way back: what was filtered so.
+ *
+ * # Safety
+ * As fiche_filter_apply.
+ */
+enum fiche_status fiche_filter_undo(uint32_t filter,
+                                    uint32_t width,
+                                    const struct iovec *src,
+                                    size_t src_count,
+                                    const struct iovec *dst,
+                                    size_t dst_count);
 
 #ifdef __cplusplus
 }  // extern "C"
