@@ -3,15 +3,15 @@
 //! What codes a column is chosen by the bits that it takes, on a sample of packets: of maps, of copies, of differences, then of
 //! contexts. How often each symbol is told is counted over all packets afterwards.
 
+mod places;
+
 use std::collections::HashMap;
 
 use super::batch::Batch;
 use super::column::bins::{Bin, cut, log2};
 use super::column::grid;
 use super::column::map::Map;
-use super::column::{
-    Base, CLASSES, Coder, Context, Copied, MOST_COPIES, MOST_MAPS, MOST_PLACES, OTHER,
-};
+use super::column::{Base, CLASSES, Coder, Context, Copied, MOST_COPIES, MOST_MAPS, OTHER};
 use super::model::Plan;
 use super::packet::{self, load};
 use super::schema::{Count, Layout, Number, Role};
@@ -33,8 +33,6 @@ const MOST_TABLES: usize = 1 << 16;
 const BIN: f64 = 14.0;
 /// Bits that a symbol takes in one more table.
 const SYMBOL: f64 = 7.0;
-/// A table of a place begins as that of all, as if these had been so many values of its own.
-const BEFORE: usize = 2;
 /// Of columns before one, how many are looked at for a context.
 const NEAR: usize = 40;
 /// The same for copies, where a look is short.
@@ -500,66 +498,6 @@ impl<'a> Learner<'a> {
         std::iter::once(whole).chain(other.filter(|&&map| every(map)).copied()).collect()
     }
 
-    /// How many places arrays have, if it may matter where in one a value is.
-    fn period(&self, level: usize) -> Option<usize> {
-        match self.layout.levels()[level].count {
-            Count::Fixed(len) if (2..=MOST_PLACES as u32).contains(&len) => Some(len as usize),
-            _ => None,
-        }
-    }
-
-    /// The integer in the middle of those that each place has in some arrays.
-    fn places(
-        &self,
-        column: usize,
-        level: usize,
-        map: Map,
-        period: usize,
-        is_asked: impl Fn(u32) -> bool,
-    ) -> Vec<u64> {
-        let number = self.layout.columns()[column].number;
-        let mut all: Vec<Vec<u64>> = vec![Vec::new(); period];
-        let seen = &self.seen[level];
-        let values = self.values[column].iter().zip(&seen.index).zip(&seen.above);
-        for ((&value, &index), _) in values.filter(|&(_, &array)| is_asked(array)) {
-            all[index as usize % period].extend(map.to(number, value));
-        }
-        let middle = |integers: &mut Vec<u64>| {
-            let middle = integers.len() / 2;
-            match middle < integers.len() {
-                true => *integers.select_nth_unstable(middle).1,
-                false => 0,
-            }
-        };
-        all.iter_mut().map(middle).collect()
-    }
-
-    /// Bins of differences from those of each array, and the bits that they take.
-    fn placed<'p>(
-        &self,
-        column: usize,
-        level: usize,
-        map: Map,
-        places_of: impl Fn(u32) -> &'p [u64],
-        price: Price,
-    ) -> (Vec<Bin>, f64) {
-        let number = self.layout.columns()[column].number;
-        let (seen, values) = (&self.seen[level], &self.values[column]);
-        let items = values.iter().zip(&seen.index).zip(&seen.above);
-        let told = items.map(|((&value, &index), &array)| {
-            let places = places_of(array);
-            let (integer, place) = (map.to(number, value), places[index as usize % places.len()]);
-            packet::based(Base::Place, map, number, integer.unwrap_or(0), place, false)
-        });
-        let mut told: Vec<u64> = told.collect();
-        told.sort_unstable();
-        let (bins, bits) = cut_at_most(&told, values.len(), price);
-        // Each takes about as much as the number itself.
-        let own = |place: &u64| 8 + place.checked_ilog2().unwrap_or(0);
-        let own: u32 = places_of(0).iter().map(own).sum();
-        (bins, bits + f64::from(own) / seen.scale)
-    }
-
     /// Bins of differences, and the bits that these take with the first values.
     fn based(
         &self,
@@ -645,32 +583,6 @@ impl<'a> Learner<'a> {
         order.sort_by_key(|&symbol| usize::MAX - counts[symbol]);
         order.truncate(CLASSES - 1);
         coder.named = order;
-    }
-
-    /// Bits of symbols that are told by tables of their places, each by what was there before: of a few values in each of many tables
-    /// the shares in these say what came, and not what comes.
-    fn cost_by_place(
-        &self,
-        level: usize,
-        period: usize,
-        told: &[(usize, usize)],
-        all: usize,
-    ) -> f64 {
-        let seen = &self.seen[level];
-        let mut of_all = vec![0; all];
-        told.iter().for_each(|&(_, symbol)| of_all[symbol] += 1);
-        let (mut counts, mut totals) = (vec![0u32; period * all], vec![0; period]);
-        let mut bits = 0.0;
-        for &(i, symbol) in told {
-            let place = seen.index[i] as usize;
-            let count = &mut counts[place * all + symbol];
-            let table = if *count == 0 { SYMBOL / seen.scale } else { 0.0 };
-            let here = *count as usize * told.len() + BEFORE * of_all[symbol];
-            bits += table + log2((totals[place] + BEFORE) * told.len()) - log2(here);
-            *count += 1;
-            totals[place] += 1;
-        }
-        bits
     }
 
     /// Chooses what tables are chosen by.

@@ -8,7 +8,7 @@ use crate::pages::{Pieces, Room};
 /// Bytes of elements that are filtered at once: a page, where elements are of a power of two.
 const SOME: usize = 4096;
 
-type Some = [u8; SOME];
+type Bytes = [u8; SOME];
 
 /// Where rows lie of elements from one on, and how long they are.
 struct Rows {
@@ -57,7 +57,7 @@ impl Filter {
 
     /// [`Filter::apply`] to pieces, of which so many bytes do not stay as they are.
     pub(super) fn apply_pieces(self, moved: usize, src: &impl Pieces, dst: &mut impl Room) {
-        let (mut elements, mut rows_of): (Some, Some) = ([0; SOME], [0; SOME]);
+        let (mut elements, mut rows_of): (Bytes, Bytes) = ([0; SOME], [0; SOME]);
         let mut before = 0;
         self.each(moved, |at, rows| {
             let len = rows.count * rows.len;
@@ -72,7 +72,7 @@ impl Filter {
 
     /// [`Filter::undo`] of pieces.
     pub(super) fn undo_pieces(self, moved: usize, src: &impl Pieces, dst: &mut impl Room) {
-        let (mut elements, mut rows_of): (Some, Some) = ([0; SOME], [0; SOME]);
+        let (mut elements, mut rows_of): (Bytes, Bytes) = ([0; SOME], [0; SOME]);
         let mut before = 0;
         self.each(moved, |at, rows| {
             let len = rows.count * rows.len;
